@@ -1,0 +1,63 @@
+//===- ShardQ.h - The ShardQ dialect ----------------------------*- C++ -*-===//
+//
+// Ops, attributes and interfaces of the dialect. Semantics, shapes and
+// constraints of each are in docs/Dialect.md.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_IR_SHARDQ_H
+#define SHARDQ_IR_SHARDQ_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include <optional>
+
+#include "shardq/IR/ShardQDialect.h.inc"
+#include "shardq/IR/ShardQEnums.h.inc"
+#include "shardq/IR/ShardQInterfaces.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "shardq/IR/ShardQAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "shardq/IR/ShardQOps.h.inc"
+
+namespace mlir::shardq {
+
+/// Memory of other ranks. Ops that write it are collective: all ranks run the
+/// same ones in the same order, so none may be dropped, moved or speculated.
+struct PeerMemoryResource
+    : SideEffects::Resource::Base<PeerMemoryResource> {
+  StringRef getName() override { return "shardq.peer_memory"; }
+};
+
+/// Function argument and result attribute that holds a SplitAttr.
+inline constexpr StringLiteral kSplitAttrName = "shardq.split";
+
+/// The mesh and axis that `op` names by its `mesh` and `axis` attributes; a
+/// null axis where either does not exist.
+struct MeshAxis {
+  MeshOp mesh;
+  AxisAttr axis;
+  explicit operator bool() const { return axis != nullptr; }
+};
+MeshAxis lookupMeshAxis(Operation *from, FlatSymbolRefAttr mesh,
+                        StringRef axis);
+
+/// Rows of this rank's group, `offsets[r+1] - offsets[r]` with `r` the rank's
+/// coordinate along the axis, as an index value. `offsets` may be a tensor or
+/// a memref.
+Value createGroupRows(OpBuilder &builder, Location loc, Value offsets,
+                      FlatSymbolRefAttr mesh, StringAttr axis);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_IR_SHARDQ_H

@@ -1,0 +1,158 @@
+//===- ShardQAttrs.td - ShardQ attributes ------------------*- tablegen -*-===//
+
+#ifndef SHARDQ_IR_SHARDQATTRS
+#define SHARDQ_IR_SHARDQATTRS
+
+include "shardq/IR/ShardQDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
+
+//===----------------------------------------------------------------------===//
+// Enums
+//===----------------------------------------------------------------------===//
+
+def ShardQ_TokenOrder : I32EnumAttr<"TokenOrder", "which tokens of a request a rank owns", [
+    I32EnumAttrCase<"Zigzag", 0, "zigzag">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
+def ShardQ_LseBase : I32EnumAttr<"LseBase", "base of a logarithm of a sum of exponentials", [
+    I32EnumAttrCase<"E", 0, "e">,
+    I32EnumAttrCase<"Two", 1, "two">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
+def ShardQ_Direction : I32EnumAttr<"Direction", "which sharding an exchange turns into which", [
+    I32EnumAttrCase<"HeadsToTokens", 0, "heads_to_tokens">,
+    I32EnumAttrCase<"TokensToHeads", 1, "tokens_to_heads">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
+def ShardQ_DirectionAttr : EnumAttr<ShardQ_Dialect, ShardQ_Direction, "direction"> {
+  let summary = "direction of an exchange";
+  let description = [{
+    `heads_to_tokens` or `tokens_to_heads`; see `shardq.exchange`.
+  }];
+  let assemblyFormat = "$value";
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+class ShardQ_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<ShardQ_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def ShardQ_AxisAttr : ShardQ_Attr<"Axis", "axis"> {
+  let summary = "one named axis of a mesh";
+  let description = [{
+    `#shardq.axis<"tp" = 8>`, or `#shardq.axis<"dcp" = 4 in "tp">` for a sub-axis:
+    its groups are runs of `size` consecutive ranks inside each group of the parent.
+
+    **Constraints:**
+    - the name is not empty
+    - the size is positive
+  }];
+  let parameters = (ins StringRefParameter<"name">:$name, "int64_t":$size,
+                        OptionalParameter<"StringAttr">:$parent);
+  let assemblyFormat = "`<` $name `=` $size (`in` $parent^)? `>`";
+  let genVerifyDecl = 1;
+}
+
+def ShardQ_ShardingAttr : ShardQ_Attr<"Sharding", "sharding"> {
+  let summary = "how an attention op is divided over the ranks of a mesh";
+  let description = [{
+    `heads`: this rank computes a contiguous block of the heads, in rank order.
+    `tokens`: this rank computes all heads of the rows it owns under the named order.
+
+    ```mlir
+    #shardq.sharding<@ranks, heads = ["tp"]>
+    #shardq.sharding<@ranks, tokens = zigzag ["tp"]>
+    ```
+
+    **Constraints:**
+    - exactly one of `heads` and `tokens` is given
+    - an axis is named at most once, and at least one is named
+  }];
+  let parameters = (ins "FlatSymbolRefAttr":$mesh,
+                        OptionalArrayRefParameter<"StringAttr">:$heads,
+                        "std::optional<TokenOrder>":$order,
+                        OptionalArrayRefParameter<"StringAttr">:$tokens);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool isOverHeads() const { return !getHeads().empty(); }
+    bool isOverTokens() const { return !getTokens().empty(); }
+    /// The axes of whichever dimension is divided.
+    ::llvm::ArrayRef<StringAttr> getAxes() const {
+      return isOverHeads() ? getHeads() : getTokens();
+    }
+  }];
+}
+
+def ShardQ_SplitAttr : ShardQ_Attr<"Split", "split"> {
+  let summary = "a function argument or result is this rank's block of a global array";
+  let description = [{
+    Stands as `shardq.split` on function arguments and results: dimension `dim` of the
+    global array is cut into equal contiguous blocks over the axis, in rank order.
+    Without it the array is the same on every rank. `shardq-run` splits and
+    reassembles global arrays by it.
+
+    ```mlir
+    func.func @f(%q: tensor<?x16x512xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">})
+    ```
+
+    **Constraints:**
+    - the dimension is not negative
+    - on a function: the dimension exists in the type, and the mesh has the axis
+  }];
+  let parameters = (ins "FlatSymbolRefAttr":$mesh, "int64_t":$dim, "StringAttr":$axis);
+  let assemblyFormat = "`<` $mesh `,` $dim `over` $axis `>`";
+  let genVerifyDecl = 1;
+}
+
+def ShardQ_SymmetricAttr : ShardQ_Attr<"Symmetric", "symmetric"> {
+  let summary = "memory space of exchange buffers: the same offset on every rank of a mesh";
+  let description = [{
+    A memref in this space lies in the symmetric heap. `peer_view` gives the buffer at
+    the same offset of another rank. On every target the address is an ordinary one,
+    so `memref.memory_space_cast` to the default space is free.
+  }];
+  let parameters = (ins "FlatSymbolRefAttr":$mesh);
+  let assemblyFormat = "`<` $mesh `>`";
+}
+
+def ShardQ_LseAttr : ShardQ_Attr<"Lse", "lse"> {
+  let summary = "base of the LSE that an attention op returns";
+  let description = [{
+    `#shardq.lse<base = e>` (natural logarithm) or `#shardq.lse<base = two>`.
+  }];
+  let parameters = (ins EnumParameter<ShardQ_LseBase>:$base);
+  let assemblyFormat = "`<` `base` `=` $base `>`";
+}
+
+def ShardQ_ChannelAttr : ShardQ_Attr<"Channel", "channel"> {
+  let summary = "one inbox of the symmetric workspace";
+  let description = [{
+    `name` is for people. The inbox lies `offset` bytes into the slot, each of its
+    `generations` (1 or 2) is `bytes` long. One exchange is in flight per channel and
+    slot. `--shardq-plan-workspace` chooses one generation where it proves that the
+    exchanges around each use acknowledge the buffer, and two elsewhere.
+
+    **Constraints:**
+    - `generations` is 1 or 2
+    - `offset` and `bytes` are not negative, and multiples of 256
+  }];
+  let parameters = (ins StringRefParameter<"name">:$name, "int64_t":$offset,
+                        "int64_t":$bytes, "int64_t":$generations);
+  let assemblyFormat = "`<` $name `,` struct($offset, $bytes, $generations) `>`";
+  let genVerifyDecl = 1;
+}
+
+#endif // SHARDQ_IR_SHARDQATTRS

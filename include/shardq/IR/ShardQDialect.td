@@ -1,0 +1,54 @@
+//===- ShardQDialect.td - The ShardQ dialect ---------------*- tablegen -*-===//
+
+#ifndef SHARDQ_IR_SHARDQDIALECT
+#define SHARDQ_IR_SHARDQDIALECT
+
+include "mlir/IR/OpBase.td"
+
+def ShardQ_Dialect : Dialect {
+  let name = "shardq";
+  let cppNamespace = "::mlir::shardq";
+  let summary = "Sparse MLA attention, how it is sharded, and the exchanges between shardings";
+  let description = [{
+    A module is the program of **one rank** (local SPMD): tensor shapes are per-rank
+    shapes and attributes say how they divide the whole. Every rank runs the same
+    module.
+
+    | level | ops | who makes it |
+    | --- | --- | --- |
+    | 1 model | `expand_rows`, `indexer`, `topk`, `convert_indices`, `sparse_mla` | user, importers |
+    | 2 distributed | level 1 on token shards, `zigzag_split`, `split_gate`, `local_rows`, `take_rows`, `exchange` | `--shard-q-tokens` |
+    | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `peer_view`, `rank` | bufferization and planning |
+
+    **Rows.** A *row* is one query token of the step. Ops that work on rows take
+    every per-token input with the row as dimension 0, and no row looks at another,
+    so token sharding is `take_rows` on each of them and nothing else.
+
+    **Steps.** A step has `R` requests. `query_start` (`R + 1` values, first 0)
+    gives the first row of each; `seq_lens` (`R` values) gives context plus new
+    tokens. Rows from `query_start[R]` on are graph padding: request -1, visible
+    length 0, and every result of theirs is -1 or 0. The leading run of requests
+    with at most `1 + speculative_tokens` query tokens are *decodes*; all requests
+    from the first longer one on are *prefill*.
+
+    **Two forms.** Most ops exist on tensors (results, no `outs`) and on buffers
+    (`outs`, no results) with the same meaning.
+
+    **Effects.** Ops on tensors are free of effects, except those that talk to
+    other ranks: `exchange`, `push`, `signal` and `wait` write the peer-memory
+    resource, so that neither CSE nor DCE nor speculation drops or moves one: a
+    rank that skipped one would hang its peers.
+
+    Version log: 1 (0.1): levels 1 to 3 for token sharding over one axis.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+  let hasOperationAttrVerify = 1;
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
+
+#endif // SHARDQ_IR_SHARDQDIALECT

@@ -1,0 +1,404 @@
+//===- DistributionOps.cpp - Level 2: token shards ------------------------===//
+
+#include "OpHelpers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::detail;
+
+//===----------------------------------------------------------------------===//
+// CountDecodeRowsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult CountDecodeRowsOp::verify() {
+  return verifyNotNegative(*this, "speculative_tokens", getSpeculativeTokens());
+}
+
+void CountDecodeRowsOp::getEffects(Effects &effects) {
+  getReadEffects(*this, effects);
+}
+
+//===----------------------------------------------------------------------===//
+// ZigzagSplitOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ZigzagSplitOp::verify() { return verifyTwoForms(*this, 2, 2); }
+
+LogicalResult
+ZigzagSplitOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(),
+                       "rank_offsets", getOutType(1));
+}
+
+LogicalResult
+ZigzagSplitOp::reifyResultShapes(OpBuilder &builder,
+                                 ReifiedRankedShapedTypeDims &shapes) {
+  int64_t rows = getOutType(0).getDimSize(0);
+  shapes.push_back({ShapedType::isDynamic(rows)
+                        ? OpFoldResult(getRows())
+                        : OpFoldResult(builder.getIndexAttr(rows))});
+  shapes.push_back({builder.getIndexAttr(getOutType(1).getDimSize(0))});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SplitGateOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SplitGateOp::verify() {
+  int64_t offsets = shaped(getOffsets()).getDimSize(0);
+  if (ShapedType::isDynamic(offsets) || offsets < 2)
+    return emitOpError("'offsets' is ")
+           << getOffsets().getType() << ", expected a static size of 2 or more";
+  int64_t starts = shaped(getQueryStart()).getDimSize(0);
+  int64_t requests = shaped(getSeqLens()).getDimSize(0);
+  if (!ShapedType::isDynamic(starts) && !ShapedType::isDynamic(requests) &&
+      starts != requests + 1)
+    return emitOpError("'query_start' has ")
+           << starts << " entries, expected " << requests + 1
+           << ", one more than 'seq_lens'";
+  if (isa<MemRefType>(getOffsets().getType()) !=
+          isa<MemRefType>(getQueryStart().getType()) ||
+      isa<MemRefType>(getOffsets().getType()) !=
+          isa<MemRefType>(getSeqLens().getType()))
+    return emitOpError("mixes tensors and memrefs");
+  if (failed(verifyNotNegative(*this, "min_tokens", getMinTokens())) ||
+      failed(verifyNotNegative(*this, "topk", getTopk())) ||
+      failed(verifyNotNegative(*this, "max_rank_rows",
+                               getMaxRankRows().value_or(0))))
+    return failure();
+  return verifyNotNegative(*this, "max_rows", getMaxRows().value_or(0));
+}
+
+void SplitGateOp::getEffects(Effects &effects) {
+  getReadEffects(*this, effects);
+}
+
+//===----------------------------------------------------------------------===//
+// LocalRowsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult LocalRowsOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 1)))
+    return failure();
+  if (!isOnBuffers() && !getOutType(0).isDynamicDim(0))
+    return emitOpError("result is ")
+           << getOutType(0) << ", expected a dynamic size: it differs between "
+                               "ranks";
+  return success();
+}
+
+LogicalResult LocalRowsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(), "offsets",
+                       getOffsets().getType());
+}
+
+LogicalResult
+LocalRowsOp::reifyResultShapes(OpBuilder &builder,
+                               ReifiedRankedShapedTypeDims &shapes) {
+  Value own = createGroupRows(builder, getLoc(), getOffsets(), getMeshAttr(),
+                              getAxisAttr());
+  Value rows = arith::AddIOp::create(builder, getLoc(), getDecodes(), own);
+  shapes.push_back({rows});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// TakeRowsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult TakeRowsOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 1)))
+    return failure();
+  Type source = getSource().getType(), out = getOutType(0);
+  if (failed(verifyRank(*this, "result", out, shaped(getSource()).getRank())) ||
+      failed(verifySameElement(*this, "result", out, "source", source)))
+    return failure();
+  for (int64_t dim = 1, rank = cast<ShapedType>(out).getRank(); dim < rank; ++dim)
+    if (failed(verifySameDim(*this, "values in dimension " + Twine(dim).str(),
+                             {"result", out, unsigned(dim)},
+                             {"source", source, unsigned(dim)})))
+      return failure();
+  return verifySameDim(*this, "rows", {"result", out, 0},
+                       {"rows", getRows().getType(), 0});
+}
+
+LogicalResult
+TakeRowsOp::reifyResultShapes(OpBuilder &builder,
+                              ReifiedRankedShapedTypeDims &shapes) {
+  SmallVector<OpFoldResult> sizes =
+      tensor::getMixedSizes(builder, getLoc(), getSource());
+  sizes.front() = tensor::getMixedSize(builder, getLoc(), getRows(), 0);
+  shapes.push_back(std::move(sizes));
+  return success();
+}
+
+namespace {
+
+/// take_rows of 0, 1, .., T-1 of T rows is the source.
+struct TakeAllRows : OpRewritePattern<TakeRowsOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TakeRowsOp op,
+                                PatternRewriter &rewriter) const override {
+    DenseIntElementsAttr rows;
+    if (op.isOnBuffers() || !matchPattern(op.getRows(), m_Constant(&rows)))
+      return failure();
+    if (rows.getNumElements() != shaped(op.getSource()).getDimSize(0) ||
+        op.getSource().getType() != op->getResult(0).getType())
+      return failure();
+    for (auto [index, row] : llvm::enumerate(rows.getValues<APInt>()))
+      if (row.getSExtValue() != int64_t(index))
+        return failure();
+    rewriter.replaceOp(op, op.getSource());
+    return success();
+  }
+};
+
+/// In a world of one rank the local rows are the leading rows of the step.
+struct TakeLocalRowsOfOneRank : OpRewritePattern<TakeRowsOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TakeRowsOp op,
+                                PatternRewriter &rewriter) const override {
+    auto local = op.getRows().getDefiningOp<LocalRowsOp>();
+    if (op.isOnBuffers() || !local)
+      return failure();
+    MeshAxis over =
+        lookupMeshAxis(op, local.getMeshAttr(), local.getAxis());
+    if (!over || over.axis.getSize() != 1)
+      return failure();
+    SmallVector<OpFoldResult> sizes =
+        tensor::getMixedSizes(rewriter, op.getLoc(), op.getSource());
+    sizes.front() = tensor::getMixedSize(rewriter, op.getLoc(), op.getRows(), 0);
+    SmallVector<OpFoldResult> zeros(sizes.size(), rewriter.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(sizes.size(), rewriter.getIndexAttr(1));
+    rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(
+        op, cast<RankedTensorType>(op->getResult(0).getType()), op.getSource(),
+        zeros, sizes, ones);
+    return success();
+  }
+};
+
+} // namespace
+
+void TakeRowsOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                             MLIRContext *context) {
+  patterns.add<TakeAllRows, TakeLocalRowsOfOneRank>(context);
+}
+
+//===----------------------------------------------------------------------===//
+// ExchangeOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult mlir::shardq::detail::verifyExchangeShapes(Operation *op, Direction direction,
+                                           ValueRange sources, Value after,
+                                           ShapedType result) {
+  bool toTokens = direction == Direction::HeadsToTokens;
+  if (sources.empty() || sources.size() > (toTokens ? 2u : 1u))
+    return op->emitOpError("has ")
+           << sources.size() << " sources, expected "
+           << (toTokens ? "1 or 2" : "1 when tokens_to_heads");
+  Type first = sources.front().getType();
+  int64_t width = 0;
+  for (Value source : sources) {
+    ShapedType type = shaped(source);
+    if (failed(verifyRank(op, "source", type, result.getRank())) ||
+        failed(verifySameElement(op, "source", type, "result", result)) ||
+        failed(verifyStaticDim(op, "heads", {"source", type, 1})) ||
+        failed(verifySameDim(op, "rows", {"source", type, 0},
+                             {"source", first, 0})) ||
+        failed(verifySameDim(op, "heads", {"source", type, 1},
+                             {"source", first, 1})))
+      return failure();
+    if (type.getRank() == 3) {
+      if (failed(verifyStaticDim(op, "head dimension", {"source", type, 2})))
+        return failure();
+      width += type.getDimSize(2);
+    } else if (sources.size() == 2) {
+      return op->emitOpError("has two sources of rank 2, expected rank 3");
+    }
+  }
+  if (failed(verifyStaticDim(op, "heads", {"result", result, 1})))
+    return failure();
+  if (result.getRank() == 3 && result.getDimSize(2) != width)
+    return op->emitOpError("result has ")
+           << result.getDimSize(2) << " values a head, expected " << width
+           << " as the sources together";
+  if (!after)
+    return success();
+  if (toTokens)
+    return op->emitOpError("has 'after', expected only when tokens_to_heads");
+  if (failed(verifyRank(op, "after", after.getType(), result.getRank())) ||
+      failed(verifySameElement(op, "after", after.getType(), "result", result)))
+    return failure();
+  for (int64_t dim = 1; dim < result.getRank(); ++dim)
+    if (failed(verifySameDim(op, dim == 1 ? "heads" : "values a head",
+                             {"after", after.getType(), unsigned(dim)},
+                             {"result", result, unsigned(dim)})))
+      return failure();
+  return success();
+}
+
+LogicalResult mlir::shardq::detail::verifyExchangeHeads(Operation *op,
+                                          SymbolTableCollection &symbols,
+                                          FlatSymbolRefAttr mesh,
+                                          StringAttr axis, Direction direction,
+                                          ShapedType source, ShapedType result,
+                                          Type offsets) {
+  if (failed(verifyOffsets(op, symbols, mesh, axis, "offsets", offsets)))
+    return failure();
+  int64_t ranks = verifyAxis(op, symbols, mesh, axis).getSize();
+  bool toTokens = direction == Direction::HeadsToTokens;
+  int64_t local = (toTokens ? source : result).getDimSize(1);
+  int64_t all = (toTokens ? result : source).getDimSize(1);
+  if (all == local * ranks)
+    return success();
+  return op->emitOpError("'")
+         << (toTokens ? "result" : "source") << "' has " << all
+         << " heads, expected " << local * ranks << ": " << local << " on each of "
+         << ranks << " ranks";
+}
+
+LogicalResult mlir::shardq::detail::verifySymmetric(Operation *op, StringRef name, Type type,
+                                      FlatSymbolRefAttr mesh) {
+  auto space =
+      dyn_cast_if_present<SymmetricAttr>(cast<MemRefType>(type).getMemorySpace());
+  if (space && space.getMesh() == mesh)
+    return success();
+  return op->emitOpError("'") << name << "' is " << type
+                              << ", expected memory space #shardq.symmetric<"
+                              << mesh << ">";
+}
+
+LogicalResult ExchangeOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 1)) ||
+      failed(verifyExchangeShapes(*this, getDirection(), getSources(),
+                                  getAfter(), getOutType(0))))
+    return failure();
+  if (isOnBuffers())
+    return verifySymmetric(*this, "outs", getOutType(0), getMeshAttr());
+  if (getDirection() == Direction::TokensToHeads)
+    return verifySameDim(*this, "rows", {"result", getOutType(0), 0},
+                         {"ids", getIds().getType(), 0});
+  return success();
+}
+
+LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyExchangeHeads(*this, symbols, getMeshAttr(), getAxisAttr(),
+                             getDirection(), shaped(getSources().front()),
+                             getOutType(0), getOffsets().getType());
+}
+
+void ExchangeOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), PeerMemoryResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), PeerMemoryResource::get());
+  getTwoFormEffects(*this, effects);
+}
+
+Speculation::Speculatability ExchangeOp::getSpeculatability() {
+  return Speculation::NotSpeculatable;
+}
+
+LogicalResult
+ExchangeOp::reifyResultShapes(OpBuilder &builder,
+                              ReifiedRankedShapedTypeDims &shapes) {
+  ShapedType result = getOutType(0);
+  SmallVector<OpFoldResult> sizes;
+  if (!result.isDynamicDim(0))
+    sizes.push_back(builder.getIndexAttr(result.getDimSize(0)));
+  else if (getDirection() == Direction::HeadsToTokens)
+    sizes.push_back(createGroupRows(builder, getLoc(), getOffsets(),
+                                    getMeshAttr(), getAxisAttr()));
+  else
+    sizes.push_back(tensor::getMixedSize(builder, getLoc(), getIds(), 0));
+  for (int64_t size : result.getShape().drop_front())
+    sizes.push_back(builder.getIndexAttr(size));
+  shapes.push_back(std::move(sizes));
+  return success();
+}
+
+namespace {
+
+/// Token shards that were just made into head shards need no exchange back.
+struct ExchangeBack : OpRewritePattern<ExchangeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ExchangeOp op,
+                                PatternRewriter &rewriter) const override {
+    if (op.isOnBuffers() || op.getDirection() != Direction::HeadsToTokens ||
+        op.getSources().size() != 1)
+      return failure();
+    auto first = op.getSources().front().getDefiningOp<ExchangeOp>();
+    if (!first || first.getDirection() != Direction::TokensToHeads ||
+        first.getIds() != op.getIds() || first.getOffsets() != op.getOffsets() ||
+        first.getDecodes() != op.getDecodes() ||
+        first.getMesh() != op.getMesh() || first.getAxis() != op.getAxis() ||
+        first.getSources().front().getType() != op->getResult(0).getType())
+      return failure();
+    rewriter.replaceOp(op, first.getSources().front());
+    // Every rank folds the same pair, so dropping the first one is dropping it
+    // everywhere.
+    if (first->use_empty())
+      rewriter.eraseOp(first);
+    return success();
+  }
+};
+
+/// With one rank, heads_to_tokens drops the decode rows and joins the parts.
+struct ExchangeOfOneRank : OpRewritePattern<ExchangeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ExchangeOp op,
+                                PatternRewriter &rewriter) const override {
+    if (op.isOnBuffers() || op.getDirection() != Direction::HeadsToTokens)
+      return failure();
+    MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+    if (!over || over.axis.getSize() != 1)
+      return failure();
+    Location loc = op.getLoc();
+    Value rows = createGroupRows(rewriter, loc, op.getOffsets(),
+                                 op.getMeshAttr(), op.getAxisAttr());
+    SmallVector<Value> parts;
+    for (Value source : op.getSources()) {
+      SmallVector<OpFoldResult> sizes =
+          tensor::getMixedSizes(rewriter, loc, source);
+      SmallVector<OpFoldResult> offsets(sizes.size(), rewriter.getIndexAttr(0));
+      SmallVector<OpFoldResult> ones(sizes.size(), rewriter.getIndexAttr(1));
+      offsets.front() = op.getDecodes();
+      sizes.front() = rows;
+      parts.push_back(tensor::ExtractSliceOp::create(rewriter, loc, source,
+                                                     offsets, sizes, ones));
+    }
+    Value joined = parts.front();
+    if (parts.size() == 2)
+      joined = tensor::ConcatOp::create(rewriter, loc, 2, parts);
+    if (joined.getType() != op->getResult(0).getType())
+      joined = tensor::CastOp::create(rewriter, loc, op->getResult(0).getType(),
+                                      joined);
+    rewriter.replaceOp(op, joined);
+    return success();
+  }
+};
+
+} // namespace
+
+void ExchangeOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                             MLIRContext *context) {
+  patterns.add<ExchangeBack, ExchangeOfOneRank>(context);
+}
+
+//===----------------------------------------------------------------------===//
+// Effects
+//===----------------------------------------------------------------------===//
+
+#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
+  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
+  Speculation::Speculatability OP::getSpeculatability() {                      \
+    return getTwoFormSpeculatability(*this);                                   \
+  }
+SHARDQ_TWO_FORM_EFFECTS(ZigzagSplitOp)
+SHARDQ_TWO_FORM_EFFECTS(LocalRowsOp)
+SHARDQ_TWO_FORM_EFFECTS(TakeRowsOp)
+#undef SHARDQ_TWO_FORM_EFFECTS

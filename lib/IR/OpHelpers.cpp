@@ -1,0 +1,176 @@
+//===- OpHelpers.cpp - Checks and effects shared by op files --------------===//
+
+#include "OpHelpers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace mlir::shardq {
+
+MeshAxis lookupMeshAxis(Operation *from, FlatSymbolRefAttr mesh,
+                        StringRef axis) {
+  auto meshOp = SymbolTable::lookupNearestSymbolFrom<MeshOp>(from, mesh);
+  return {meshOp, meshOp ? meshOp.lookupAxis(axis) : AxisAttr()};
+}
+
+Value createGroupRows(OpBuilder &builder, Location loc, Value offsets,
+                      FlatSymbolRefAttr mesh, StringAttr axis) {
+  Value rank = RankOp::create(builder, loc, builder.getIndexType(), mesh, axis);
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+  Value next = arith::AddIOp::create(builder, loc, rank, one);
+  auto load = [&](Value index) -> Value {
+    Value entry;
+    if (isa<TensorType>(offsets.getType()))
+      entry = tensor::ExtractOp::create(builder, loc, offsets, index);
+    else
+      entry = memref::LoadOp::create(builder, loc, offsets, index);
+    return arith::IndexCastOp::create(builder, loc, builder.getIndexType(),
+                                      entry);
+  };
+  Value begin = load(rank);
+  return arith::SubIOp::create(builder, loc, load(next), begin);
+}
+
+namespace detail {
+
+LogicalResult verifyTwoForms(TwoFormOpInterface op, unsigned min,
+                             unsigned max) {
+  unsigned numOuts = op.getOuts().size(), numResults = op->getNumResults();
+  if (numOuts != 0 && numResults != 0)
+    return op->emitOpError("has results and 'outs': expects results on "
+                           "tensors, or 'outs' on buffers");
+  unsigned found = numOuts + numResults;
+  if (found < min || found > max) {
+    InFlightDiagnostic diag = op->emitOpError("has ")
+                              << found << " results and 'outs', expects "
+                              << min;
+    if (max != min)
+      diag << " or " << max;
+    return diag;
+  }
+  for (auto [index, operand] : llvm::enumerate(op.getIns())) {
+    Type type = operand.getType();
+    if (!isa<ShapedType>(type) || isa<MemRefType>(type) == (numOuts != 0))
+      continue;
+    return op->emitOpError("operand #")
+           << index << " is " << type << ", expected a "
+           << (numOuts ? "memref: the op has 'outs'"
+                       : "tensor: the op has results");
+  }
+  return success();
+}
+
+LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
+                            NamedDim expected) {
+  int64_t found = cast<ShapedType>(dim.type).getDimSize(dim.dim);
+  int64_t want = cast<ShapedType>(expected.type).getDimSize(expected.dim);
+  if (ShapedType::isDynamic(found) || ShapedType::isDynamic(want) ||
+      found == want)
+    return success();
+  return op->emitOpError("'") << dim.name << "' has " << found << " " << what
+                              << ", expected " << want << " as '"
+                              << expected.name << "'";
+}
+
+LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim) {
+  int64_t found = cast<ShapedType>(dim.type).getDimSize(dim.dim);
+  if (!ShapedType::isDynamic(found) && found > 0)
+    return success();
+  return op->emitOpError("'")
+         << dim.name << "' is " << dim.type << ", expected static, positive "
+         << what << " (dimension " << dim.dim << ")";
+}
+
+LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
+                                StringRef expectedName, Type expected) {
+  Type found = cast<ShapedType>(type).getElementType();
+  Type want = cast<ShapedType>(expected).getElementType();
+  if (found == want)
+    return success();
+  return op->emitOpError("'") << name << "' has element type " << found
+                              << ", expected " << want << " as '"
+                              << expectedName << "'";
+}
+
+LogicalResult verifyRank(Operation *op, StringRef name, Type type,
+                         int64_t rank) {
+  int64_t found = cast<ShapedType>(type).getRank();
+  if (found == rank)
+    return success();
+  return op->emitOpError("'")
+         << name << "' has rank " << found << ", expected " << rank;
+}
+
+LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
+  if (blockSize <= 0)
+    return op->emitOpError("block_size is ")
+           << blockSize << ", expected a positive number of rows";
+  if (stride < blockSize)
+    return op->emitOpError("block_stride_rows is ")
+           << stride << ", expected at least block_size, " << blockSize;
+  return success();
+}
+
+LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value) {
+  if (value >= 0)
+    return success();
+  return op->emitOpError() << name << " is " << value
+                           << ", expected 0 or more";
+}
+
+AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbols,
+                    FlatSymbolRefAttr mesh, StringAttr axis) {
+  auto meshOp = symbols.lookupNearestSymbolFrom<MeshOp>(op, mesh);
+  if (!meshOp) {
+    op->emitOpError() << mesh << " does not name a shardq.mesh";
+    return {};
+  }
+  AxisAttr found = meshOp.lookupAxis(axis);
+  if (!found) {
+    InFlightDiagnostic diag = op->emitOpError("mesh ")
+                              << mesh << " has no axis " << axis;
+    diag.attachNote(meshOp.getLoc()) << "the mesh is declared here";
+  }
+  return found;
+}
+
+LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbols,
+                            FlatSymbolRefAttr mesh, StringAttr axis,
+                            StringRef name, Type offsets) {
+  AxisAttr found = verifyAxis(op, symbols, mesh, axis);
+  if (!found)
+    return failure();
+  int64_t size = cast<ShapedType>(offsets).getDimSize(0);
+  if (size == found.getSize() + 1)
+    return success();
+  return op->emitOpError("'") << name << "' is " << offsets << ", expected "
+                              << found.getSize() + 1
+                              << " entries: axis " << axis << " has "
+                              << found.getSize() << " ranks";
+}
+
+void getTwoFormEffects(TwoFormOpInterface op, Effects &effects) {
+  if (!op.isOnBuffers())
+    return;
+  unsigned numIns = op.getIns().size();
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<MemRefType>(operand.get().getType()))
+      continue;
+    if (operand.getOperandNumber() < numIns)
+      effects.emplace_back(MemoryEffects::Read::get(), &operand,
+                           SideEffects::DefaultResource::get());
+    else
+      effects.emplace_back(MemoryEffects::Write::get(), &operand,
+                           SideEffects::DefaultResource::get());
+  }
+}
+
+void getReadEffects(Operation *op, Effects &effects) {
+  for (OpOperand &operand : op->getOpOperands())
+    if (isa<MemRefType>(operand.get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), &operand,
+                           SideEffects::DefaultResource::get());
+}
+
+} // namespace detail
+} // namespace mlir::shardq

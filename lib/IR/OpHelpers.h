@@ -1,0 +1,82 @@
+//===- OpHelpers.h - Checks and effects shared by op files ------*- C++ -*-===//
+
+#ifndef SHARDQ_LIB_IR_OPHELPERS_H
+#define SHARDQ_LIB_IR_OPHELPERS_H
+
+#include "shardq/IR/ShardQ.h"
+
+namespace mlir::shardq::detail {
+
+using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+/// Either results or `outs`, between `min` and `max` of them, and every shaped
+/// operand of the same form.
+LogicalResult verifyTwoForms(TwoFormOpInterface op, unsigned min, unsigned max);
+
+/// A dimension of a named operand or result, for diagnostics.
+struct NamedDim {
+  StringRef name;
+  Type type;
+  unsigned dim;
+};
+
+/// Fails with "'slots' has 5 rows, expected 4 as 'q'" when both are static and
+/// differ. `what` is the plural noun.
+LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
+                            NamedDim expected);
+
+/// Fails unless the dimension is static and positive.
+LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim);
+
+/// Fails unless the element types agree.
+LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
+                                StringRef expectedName, Type expected);
+
+LogicalResult verifyRank(Operation *op, StringRef name, Type type, int64_t rank);
+
+/// `block_size` and `block_stride_rows` of ops that address paged rows.
+LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
+
+LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value);
+
+/// The mesh exists and has the axis; null with a diagnostic otherwise.
+AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbols,
+                    FlatSymbolRefAttr mesh, StringAttr axis);
+
+/// verifyAxis, and `offsets` has one entry more than the axis has ranks.
+LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbols,
+                            FlatSymbolRefAttr mesh, StringAttr axis,
+                            StringRef name, Type offsets);
+
+/// Shapes and element types of `exchange` and `push`.
+LogicalResult verifyExchangeShapes(Operation *op, Direction direction,
+                                   ValueRange sources, Value after,
+                                   ShapedType result);
+
+/// Axis, offsets and head counts of `exchange` and `push`.
+LogicalResult verifyExchangeHeads(Operation *op, SymbolTableCollection &symbols,
+                                  FlatSymbolRefAttr mesh, StringAttr axis,
+                                  Direction direction, ShapedType source,
+                                  ShapedType result, Type offsets);
+
+/// The memref is in symmetric memory of the mesh.
+LogicalResult verifySymmetric(Operation *op, StringRef name, Type type,
+                              FlatSymbolRefAttr mesh);
+
+/// Reads every memref among the operands before `outs`, writes the `outs`.
+void getTwoFormEffects(TwoFormOpInterface op, Effects &effects);
+
+/// Reads every memref operand.
+void getReadEffects(Operation *op, Effects &effects);
+
+inline Speculation::Speculatability getTwoFormSpeculatability(
+    TwoFormOpInterface op) {
+  return op.isOnBuffers() ? Speculation::NotSpeculatable
+                          : Speculation::Speculatable;
+}
+
+inline ShapedType shaped(Value value) { return cast<ShapedType>(value.getType()); }
+
+} // namespace mlir::shardq::detail
+
+#endif // SHARDQ_LIB_IR_OPHELPERS_H

@@ -1,0 +1,216 @@
+//===- ShardQDialect.cpp - Dialect and attributes -------------------------===//
+
+#include "shardq/IR/ShardQ.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Transforms/InliningUtils.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+#include "shardq/IR/ShardQDialect.cpp.inc"
+#include "shardq/IR/ShardQEnums.cpp.inc"
+#include "shardq/IR/ShardQInterfaces.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "shardq/IR/ShardQAttrs.cpp.inc"
+
+namespace {
+
+/// Rows and ranks mean the same in every function of a module, so any op may
+/// move into a caller.
+struct ShardQInliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+};
+
+} // namespace
+
+void ShardQDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "shardq/IR/ShardQAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "shardq/IR/ShardQOps.cpp.inc"
+      >();
+  addInterfaces<ShardQInliner>();
+  declarePromisedInterfaces<bufferization::BufferizableOpInterface,
+                            CountDecodeRowsOp, ConvertIndicesOp, ExchangeOp,
+                            ExpandRowsOp, IndexerOp, LocalRowsOp, SparseMlaOp,
+                            SplitGateOp, TakeRowsOp, TapOp, TopKOp,
+                            ZigzagSplitOp>();
+}
+
+/// Checks `shardq.split` on the n-th argument or result of a function.
+static LogicalResult verifySplit(Operation *op, StringRef kind, unsigned index,
+                                 Type type, NamedAttribute attr) {
+  if (attr.getName() != kSplitAttrName)
+    return op->emitOpError() << "has unknown attribute '"
+                             << attr.getName().getValue() << "' on " << kind
+                             << " " << index;
+  auto split = dyn_cast<SplitAttr>(attr.getValue());
+  if (!split)
+    return op->emitOpError() << "has '" << kSplitAttrName << "' on " << kind
+                             << " " << index << " that is "
+                             << attr.getValue()
+                             << ", expected a #shardq.split attribute";
+  auto shape = dyn_cast<ShapedType>(type);
+  if (!shape || !shape.hasRank() || split.getDim() >= shape.getRank())
+    return op->emitOpError() << "splits dimension " << split.getDim()
+                             << " of " << kind << " " << index << ", which is "
+                             << type;
+  if (!lookupMeshAxis(op, split.getMesh(), split.getAxis()))
+    return op->emitOpError() << "splits " << kind << " " << index
+                             << " over axis " << split.getAxis() << " of "
+                             << split.getMesh() << ", which does not exist";
+  return success();
+}
+
+LogicalResult ShardQDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                      unsigned index,
+                                                      NamedAttribute attr) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return op->emitOpError() << "cannot carry '" << attr.getName().getValue()
+                             << "': expected on a function";
+  return verifySplit(op, "argument", index, function.getArgumentTypes()[index],
+                     attr);
+}
+
+LogicalResult ShardQDialect::verifyRegionResultAttribute(Operation *op,
+                                                         unsigned,
+                                                         unsigned index,
+                                                         NamedAttribute attr) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return op->emitOpError() << "cannot carry '" << attr.getName().getValue()
+                             << "': expected on a function";
+  return verifySplit(op, "result", index, function.getResultTypes()[index],
+                     attr);
+}
+
+LogicalResult ShardQDialect::verifyOperationAttribute(Operation *op,
+                                                      NamedAttribute attr) {
+  return op->emitOpError() << "has attribute '" << attr.getName().getValue()
+                           << "': ShardQ has no attributes of operations, "
+                              "'shardq.split' stands on function arguments "
+                              "and results";
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+LogicalResult AxisAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               StringRef name, int64_t size, StringAttr) {
+  if (name.empty())
+    return emitError() << "axis name is empty";
+  if (size < 1)
+    return emitError() << "axis \"" << name << "\" has size " << size
+                       << ", expected 1 or more";
+  return success();
+}
+
+LogicalResult SplitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                FlatSymbolRefAttr, int64_t dim, StringAttr) {
+  if (dim < 0)
+    return emitError() << "split dimension is " << dim
+                       << ", expected 0 or more";
+  return success();
+}
+
+LogicalResult ChannelAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  StringRef name, int64_t offset,
+                                  int64_t bytes, int64_t generations) {
+  if (generations != 1 && generations != 2)
+    return emitError() << "channel \"" << name << "\" has " << generations
+                       << " generations, expected 1 or 2";
+  for (auto [what, value] : {std::pair<StringRef, int64_t>{"offset", offset},
+                             {"bytes", bytes}})
+    if (value < 0 || value % 256 != 0)
+      return emitError() << "channel \"" << name << "\" has " << what << " "
+                         << value << ", expected a multiple of 256";
+  return success();
+}
+
+LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   FlatSymbolRefAttr,
+                                   ArrayRef<StringAttr> heads,
+                                   std::optional<TokenOrder> order,
+                                   ArrayRef<StringAttr> tokens) {
+  if (heads.empty() == tokens.empty())
+    return emitError() << "sharding divides "
+                       << (heads.empty() ? "neither heads nor tokens"
+                                         : "both heads and tokens")
+                       << ", expected one of them over at least one axis";
+  if (order.has_value() == tokens.empty())
+    return emitError() << "token order and token axes stand together";
+  llvm::StringSet<> seen;
+  for (StringAttr axis : heads.empty() ? tokens : heads)
+    if (!seen.insert(axis.getValue()).second)
+      return emitError() << "sharding names axis " << axis << " twice";
+  return success();
+}
+
+static ParseResult parseAxes(AsmParser &parser,
+                             SmallVectorImpl<StringAttr> &axes) {
+  return parser.parseCommaSeparatedList(
+      AsmParser::Delimiter::Square,
+      [&] { return parser.parseAttribute(axes.emplace_back()); });
+}
+
+// `<` mesh `,` `heads` `=` axes `>`  |  `<` mesh `,` `tokens` `=` order axes `>`
+Attribute ShardingAttr::parse(AsmParser &parser, Type) {
+  FlatSymbolRefAttr mesh;
+  SmallVector<StringAttr> heads, tokens;
+  std::optional<TokenOrder> order;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseAttribute(mesh) ||
+      parser.parseComma())
+    return {};
+  if (succeeded(parser.parseOptionalKeyword("heads"))) {
+    if (parser.parseEqual() || parseAxes(parser, heads))
+      return {};
+  } else {
+    StringRef name;
+    SMLoc orderLoc;
+    if (parser.parseKeyword("tokens", ": expected 'heads' or 'tokens'") ||
+        parser.parseEqual() || parser.getCurrentLocation(&orderLoc) ||
+        parser.parseKeyword(&name))
+      return {};
+    order = symbolizeTokenOrder(name);
+    if (!order) {
+      parser.emitError(orderLoc, "unknown token order '")
+          << name << "', expected 'zigzag'";
+      return {};
+    }
+    if (parseAxes(parser, tokens))
+      return {};
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<ShardingAttr>(loc, parser.getContext(), mesh, heads,
+                                         order, tokens);
+}
+
+void ShardingAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getMesh() << ", ";
+  if (isOverHeads())
+    printer << "heads = ";
+  else
+    printer << "tokens = " << stringifyTokenOrder(*getOrder()) << " ";
+  printer << "[";
+  llvm::interleaveComma(getAxes(), printer);
+  printer << "]>";
+}
