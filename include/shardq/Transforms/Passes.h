@@ -1,0 +1,26 @@
+//===- Passes.h - Passes inside the ShardQ dialect --------------*- C++ -*-===//
+
+#ifndef SHARDQ_TRANSFORMS_PASSES_H
+#define SHARDQ_TRANSFORMS_PASSES_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::shardq {
+
+#define GEN_PASS_DECL
+#include "shardq/Transforms/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "shardq/Transforms/Passes.h.inc"
+
+/// Fails, with a diagnostic, on an exchange under control flow that depends on
+/// the rank.
+LogicalResult verifySameExchangesOnAllRanks(ModuleOp module);
+
+/// Models of BufferizableOpInterface for ShardQ ops.
+void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_TRANSFORMS_PASSES_H

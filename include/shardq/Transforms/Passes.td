@@ -1,0 +1,98 @@
+//===- Passes.td - Passes inside the ShardQ dialect --------*- tablegen -*-===//
+
+#ifndef SHARDQ_TRANSFORMS_PASSES
+#define SHARDQ_TRANSFORMS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
+  let summary = "Turns head-sharded sparse MLA into zigzag token shards with exchanges";
+  let description = [{
+    For each `sparse_mla` whose heads are sharded over the axis, versions the attention
+    and the indexer that feeds it under a `split_gate`:
+
+    ```mlir
+    // once per step
+    %decodes = shardq.count_decode_rows %query_start
+    %ids, %offsets = shardq.zigzag_split %query_start decodes(%decodes) rows(%rows) over @ranks "tp"
+    %mine = shardq.local_rows %ids, %offsets decodes(%decodes) over @ranks "tp"
+    %gate = shardq.split_gate offsets(%offsets) ...
+    // per attention
+    %out = scf.if %gate {
+      // indexer, conversion on take_rows of their row operands
+      // q heads_to_tokens, attention with all heads on own prefill rows
+      // attention with own heads on decode rows
+      // out tokens_to_heads
+    } else {
+      // the original ops
+    }
+    ```
+
+    The step's description is the `expand_rows` that the op's `rows` or the producers of
+    its slots refer to. Row operands that come from elsewhere (arguments, other ops)
+    are taken by rows; index ops that several attentions share are versioned once and
+    shared. An attention that cannot be rewritten stays as it is; with `remarks` the
+    reason is said at the op. Everything else in the module is left alone, and a second
+    run changes nothing.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"tp\"", "Mesh axis whose head shards become token shards">,
+    Option<"minTokens", "min-tokens", "int64_t", "1024",
+           "Prefill tokens below which a step stays head-sharded">,
+    Option<"remarks", "remarks", "bool", "true",
+           "Say which attentions were rewritten, and why others were not">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+}
+
+def ShardQVerifyExchanges : Pass<"shardq-verify-exchanges", "::mlir::ModuleOp"> {
+  let summary = "Rejects exchanges that some ranks might not run";
+  let description = [{
+    All ranks must run the same exchanges in the same order. Fails on an exchange (or
+    `push`, `signal`, `wait`, or a call that leads to one) under control flow that depends on the
+    rank: on `rank`, `local_rows`, the contents or sizes of exchange results, loads from
+    memory written under such control flow, or function arguments with `shardq.split`. Values of unknown ops depend on
+    the rank when an operand does.
+  }];
+}
+
+def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
+  let summary = "Plans the symmetric workspace; exchanges become push, signal and wait";
+  let description = [{
+    Runs on buffers. Each `exchange` becomes `workspace`, `push`, `signal` and `wait`, then fills in
+    `after` rows and graph padding. Exchanges of one direction, inbox shape and axis share a
+    channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
+    `ceil(max_tokens/W) + 2*max_requests` rows, out inbox `max_tokens` rows, as in a step of
+    the largest size), `slots` micro-batch slots, a hash. `split_gate` ops get the same
+    capacities, so larger steps take the head-sharded branch.
+
+    A channel has one generation where on every path another exchange of the same group
+    lies between two of its own, which acknowledges the buffer; two otherwise. An inbox
+    that is still needed at the next exchange, or leaves its block, is copied out first.
+  }];
+  let options = [
+    Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step">,
+    Option<"maxRequests", "max-requests", "int64_t", "256", "Requests of the largest step">,
+    Option<"slots", "slots", "int64_t", "1", "Micro-batches in flight">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::arith::ArithDialect"];
+}
+
+def ShardQVerifyProtocol : Pass<"shardq-verify-protocol", "::mlir::ModuleOp"> {
+  let summary = "Proves that no exchange overwrites unread rows or waits for ever";
+  let description = [{
+    Runs on `push`, `signal`, `wait`. Fails unless
+
+    - each push is followed in its block by its signal and its wait, with no other
+      exchange between: one exchange is in flight per channel and slot
+    - nothing reads an inbox before its wait, or at or behind the next signal
+    - a channel of one generation is acknowledged: on every path from one of its waits to
+      its next push, through calls of this module's functions in any order, another
+      channel of the same group signals and waits
+    - no push, signal or wait depends on the rank (`--shardq-verify-exchanges`)
+  }];
+}
+
+#endif // SHARDQ_TRANSFORMS_PASSES

@@ -1,0 +1,360 @@
+//===- PlanWorkspace.cpp - Channels, capacities, push, signal, wait -------===//
+
+#include "shardq/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "shardq/Analysis/ExchangeSchedule.h"
+#include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/xxhash.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_SHARDQPLANWORKSPACE
+#include "shardq/Transforms/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+/// Inboxes begin at multiples of this: a whole number of cache lines, and
+/// enough for any vector store.
+static constexpr int64_t kInboxAlignment = 256;
+
+static Attribute getGroup(ExchangeOp op) {
+  return ArrayAttr::get(op.getContext(), {op.getMeshAttr(), op.getAxisAttr()});
+}
+
+static MemRefType getInboxType(ExchangeOp op) {
+  return cast<MemRefType>(op.getOuts().front().getType());
+}
+
+namespace {
+
+struct Channel {
+  std::string name;
+  int64_t capacity;
+  int64_t bytes;
+  int64_t generations;
+};
+
+/// What makes two exchanges use one channel.
+using ChannelKey = std::pair<Attribute, Type>;
+
+class Planner {
+public:
+  Planner(ModuleOp module, int64_t maxTokens, int64_t maxRequests,
+          int64_t slots)
+      : module(module), maxTokens(maxTokens), maxRequests(maxRequests),
+        slots(slots), builder(module.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult collect();
+  ChannelKey getKey(ExchangeOp op);
+  int64_t getCapacity(ExchangeOp op);
+  int64_t getRankRows(int64_t ranks) const;
+  LogicalResult addChannel(ExchangeOp op);
+  void copyOut(ExchangeOp op);
+  void setGates();
+  PlanOp createPlan();
+  void lower(ExchangeOp op, int64_t number, PlanOp plan);
+  void fillOtherRows(ExchangeOp op, Value inbox);
+
+  ModuleOp module;
+  int64_t maxTokens, maxRequests, slots;
+  OpBuilder builder;
+  SmallVector<ExchangeOp> exchanges;
+  llvm::MapVector<ChannelKey, Channel> channels;
+};
+
+} // namespace
+
+LogicalResult Planner::collect() {
+  WalkResult result = module.walk([&](ExchangeOp op) {
+    if (!op.isOnBuffers()) {
+      op.emitOpError("is on tensors: bufferize before planning the workspace");
+      return WalkResult::interrupt();
+    }
+    if (!exchanges.empty() &&
+        exchanges.front().getMeshAttr() != op.getMeshAttr()) {
+      InFlightDiagnostic diag =
+          op.emitOpError("exchanges over mesh ") << op.getMeshAttr();
+      diag.attachNote(exchanges.front().getLoc())
+          << "this one over " << exchanges.front().getMeshAttr()
+          << ": a module's exchanges share one mesh";
+      return WalkResult::interrupt();
+    }
+    if (!op.getOuts().front().getDefiningOp<memref::AllocOp>()) {
+      op.emitOpError("writes to a buffer that is not a memref.alloc: the "
+                     "workspace takes its place");
+      return WalkResult::interrupt();
+    }
+    exchanges.push_back(op);
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  // The workspace will stand at the exchange, and views of it behind.
+  for (ExchangeOp op : exchanges)
+    for (Operation *user : llvm::make_early_inc_range(
+             op.getOuts().front().getUsers()))
+      if (isa<memref::MemorySpaceCastOp>(user) &&
+          user->getBlock() == op->getBlock() && user->isBeforeInBlock(op))
+        user->moveAfter(op);
+  return success();
+}
+
+ChannelKey Planner::getKey(ExchangeOp op) {
+  MemRefType inbox = getInboxType(op);
+  SmallVector<int64_t> shape(inbox.getShape());
+  shape.front() = ShapedType::kDynamic;
+  Attribute key = builder.getArrayAttr(
+      {getGroup(op),
+       DirectionAttr::get(builder.getContext(), op.getDirection())});
+  return {key, MemRefType::get(shape, inbox.getElementType())};
+}
+
+int64_t Planner::getRankRows(int64_t ranks) const {
+  return llvm::divideCeil(maxTokens, ranks) + 2 * maxRequests;
+}
+
+/// Rows of the inbox for the largest step.
+int64_t Planner::getCapacity(ExchangeOp op) {
+  if (op.getDirection() == Direction::TokensToHeads)
+    return maxTokens;
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  return getRankRows(over.axis.getSize());
+}
+
+LogicalResult Planner::addChannel(ExchangeOp op) {
+  MemRefType inbox = getInboxType(op);
+  Channel channel;
+  llvm::raw_string_ostream name(channel.name);
+  name << stringifyDirection(op.getDirection()) << " ";
+  int64_t rowBytes = inbox.getElementTypeBitWidth() / 8;
+  for (int64_t size : inbox.getShape().drop_front()) {
+    name << size << "x";
+    if (llvm::MulOverflow(rowBytes, size, rowBytes))
+      rowBytes = -1;
+  }
+  name << inbox.getElementType();
+  channel.capacity = getCapacity(op);
+  if (rowBytes < 0 ||
+      llvm::MulOverflow(rowBytes, channel.capacity, channel.bytes) ||
+      channel.bytes > (int64_t(1) << 48))
+    return op.emitOpError("needs an inbox of ")
+           << channel.capacity << " rows of " << inbox
+           << ", expected at most 2^48 bytes";
+  channel.bytes = llvm::alignTo(channel.bytes, kInboxAlignment);
+  channel.generations = 1;
+  channels.try_emplace(getKey(op), channel);
+  return success();
+}
+
+/// Moves the result into a buffer of its own, behind the exchange.
+void Planner::copyOut(ExchangeOp op) {
+  auto alloc = op.getOuts().front().getDefiningOp<memref::AllocOp>();
+  MemRefType inbox = getInboxType(op);
+  builder.setInsertionPointAfter(op);
+  Value copy = memref::AllocOp::create(
+      builder, op.getLoc(),
+      MemRefType::get(inbox.getShape(), inbox.getElementType()),
+      alloc.getDynamicSizes(), builder.getI64IntegerAttr(64));
+  auto copied = memref::CopyOp::create(builder, op.getLoc(), alloc, copy);
+  alloc.getResult().replaceUsesWithIf(copy, [&](OpOperand &use) {
+    return use.getOwner() != op && use.getOwner() != copied;
+  });
+  // The casts to the default space that consumers went through.
+  for (Operation *user : llvm::make_early_inc_range(copy.getUsers()))
+    if (auto cast = dyn_cast<memref::MemorySpaceCastOp>(user)) {
+      cast.getResult().replaceAllUsesWith(copy);
+      cast.erase();
+    }
+}
+
+/// The gate keeps larger steps than planned out of the exchanges.
+void Planner::setGates() {
+  module.walk([&](SplitGateOp gate) {
+    int64_t ranks =
+        cast<ShapedType>(gate.getOffsets().getType()).getDimSize(0) - 1;
+    auto lower = [&](std::optional<uint64_t> have, int64_t planned) {
+      return have ? std::min<int64_t>(*have, planned) : planned;
+    };
+    gate.setMaxRankRows(lower(gate.getMaxRankRows(), getRankRows(ranks)));
+    gate.setMaxRows(lower(gate.getMaxRows(), maxTokens));
+  });
+}
+
+PlanOp Planner::createPlan() {
+  SmallVector<Attribute> channelAttrs, names;
+  int64_t offset = 0;
+  for (auto &[key, channel] : channels) {
+    channelAttrs.push_back(ChannelAttr::get(builder.getContext(), channel.name,
+                                            offset, channel.bytes,
+                                            channel.generations));
+    offset += channel.bytes * channel.generations;
+  }
+  // What must agree between ranks that exchange: every channel, and every
+  // exchange in order with its function.
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (Attribute channel : channelAttrs)
+    stream << channel << ";";
+  for (auto [number, op] : llvm::enumerate(exchanges)) {
+    auto function = op->getParentOfType<FunctionOpInterface>();
+    StringRef where = function ? SymbolTable::getSymbolName(function).getValue()
+                               : StringRef("module");
+    names.push_back(builder.getStringAttr(
+        Twine(stringifyDirection(op.getDirection())) + " exchange " +
+        Twine(number) + " of @" + where));
+    stream << names.back() << ";";
+  }
+  stream << slots;
+  auto mesh = exchanges.front().getMeshAttr();
+  stream << SymbolTable::lookupNearestSymbolFrom<MeshOp>(module, mesh).getAxes();
+
+  SymbolTable symbols(module);
+  builder.setInsertionPointToStart(module.getBody());
+  auto plan = PlanOp::create(
+      builder, module.getLoc(), builder.getStringAttr("plan"), mesh,
+      builder.getI64IntegerAttr(slots), builder.getI64IntegerAttr(offset),
+      builder.getI64IntegerAttr(int64_t(llvm::xxh3_64bits(text) >> 1)),
+      builder.getArrayAttr(channelAttrs), builder.getArrayAttr(names),
+      StringAttr());
+  symbols.insert(plan);
+  return plan;
+}
+
+/// Rows that no peer sends: decode rows, and graph padding.
+void Planner::fillOtherRows(ExchangeOp op, Value inbox) {
+  Location loc = op.getLoc();
+  auto rowsAt = [&](Value begin, Value size) -> Value {
+    SmallVector<OpFoldResult> sizes =
+        memref::getMixedSizes(builder, loc, inbox);
+    SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
+    offsets.front() = begin;
+    sizes.front() = size;
+    return memref::SubViewOp::create(builder, loc, inbox, offsets, sizes, ones);
+  };
+  Value zeroIndex = arith::ConstantIndexOp::create(builder, loc, 0);
+  Type element = getInboxType(op).getElementType();
+  Value zero = arith::ConstantOp::create(builder, loc,
+                                         builder.getZeroAttr(element));
+  // Held inside the inbox, whatever the operands say.
+  Value all = memref::DimOp::create(builder, loc, inbox, 0);
+  Value decodes = arith::MinSIOp::create(
+      builder, loc, all,
+      arith::MaxSIOp::create(builder, loc, op.getDecodes(), zeroIndex));
+  Value decodeRows = rowsAt(zeroIndex, decodes);
+  if (op.getAfter())
+    memref::CopyOp::create(builder, loc, op.getAfter(), decodeRows);
+  else
+    linalg::FillOp::create(builder, loc, zero, decodeRows);
+
+  int64_t last =
+      cast<ShapedType>(op.getOffsets().getType()).getDimSize(0) - 1;
+  Value tokens = arith::IndexCastOp::create(
+      builder, loc, builder.getIndexType(),
+      memref::LoadOp::create(
+          builder, loc, op.getOffsets(),
+          ValueRange{arith::ConstantIndexOp::create(builder, loc, last)}));
+  Value end = arith::AddIOp::create(
+      builder, loc, decodes,
+      arith::MaxSIOp::create(builder, loc, tokens, zeroIndex));
+  end = arith::MinSIOp::create(builder, loc, end, all);
+  Value padding = arith::SubIOp::create(builder, loc, all, end);
+  linalg::FillOp::create(builder, loc, zero, rowsAt(end, padding));
+}
+
+void Planner::lower(ExchangeOp op, int64_t number, PlanOp plan) {
+  Location loc = op.getLoc();
+  auto alloc = op.getOuts().front().getDefiningOp<memref::AllocOp>();
+  auto *channel = channels.find(getKey(op));
+  auto index = builder.getI32IntegerAttr(channel - channels.begin());
+  auto id = builder.getI32IntegerAttr(number);
+  auto planName = FlatSymbolRefAttr::get(plan.getSymNameAttr());
+
+  builder.setInsertionPoint(op);
+  Value inbox =
+      WorkspaceOp::create(builder, loc, alloc.getType(), planName, index,
+                          alloc.getDynamicSizes());
+  PushOp::create(builder, loc, op.getDirectionAttr(), op.getSources(),
+                 op.getIds(), op.getOffsets(), op.getDecodes(), inbox,
+                 op.getMeshAttr(), op.getAxisAttr(), index, id,
+                 builder.getI64IntegerAttr(channel->second.capacity));
+  SignalOp::create(builder, loc, op.getDirectionAttr(), op.getOffsets(),
+                   op.getMeshAttr(), op.getAxisAttr(), index, id);
+  WaitOp::create(builder, loc, op.getDirectionAttr(), op.getOffsets(),
+                 op.getMeshAttr(), op.getAxisAttr(), index, id);
+  if (op.getDirection() == Direction::TokensToHeads)
+    fillOtherRows(op, inbox);
+  op.erase();
+  alloc.getResult().replaceAllUsesWith(inbox);
+  alloc.erase();
+}
+
+LogicalResult Planner::run() {
+  auto inRange = [](int64_t value) {
+    return value > 0 && value <= std::numeric_limits<int32_t>::max();
+  };
+  for (auto [name, value] :
+       {std::pair<StringRef, int64_t>{"max-tokens", maxTokens},
+        {"max-requests", maxRequests},
+        {"slots", slots}})
+    if (!inRange(value))
+      return module.emitError("shardq-plan-workspace: ")
+             << name << " is " << value << ", expected 1 to 2147483647";
+  if (failed(collect()))
+    return failure();
+  setGates();
+  if (exchanges.empty())
+    return success();
+  if (!module.getOps<PlanOp>().empty()) {
+    InFlightDiagnostic diag = exchanges.front().emitOpError(
+        "is not part of the module's plan: plan all exchanges at once");
+    diag.attachNote((*module.getOps<PlanOp>().begin()).getLoc())
+        << "the plan is here";
+    return diag;
+  }
+  for (ExchangeOp op : exchanges)
+    if (failed(addChannel(op)))
+      return failure();
+
+  ExchangeSchedule schedule(module, [&](Operation *op) -> ChannelUse {
+    auto exchange = dyn_cast<ExchangeOp>(op);
+    if (!exchange)
+      return {};
+    auto *channel = channels.find(getKey(exchange));
+    return {channel - channels.begin(), getGroup(exchange)};
+  });
+  for (ExchangeOp op : exchanges) {
+    auto *channel = channels.find(getKey(op));
+    if (schedule.findUnacknowledged(
+            {channel - channels.begin(), getGroup(op)}))
+      channel->second.generations = 2;
+  }
+  for (ExchangeOp op : exchanges)
+    if (schedule.findLateUse(op.getOuts().front(), op))
+      copyOut(op);
+
+  PlanOp plan = createPlan();
+  for (auto [number, op] : llvm::enumerate(exchanges))
+    lower(op, number, plan);
+  return success();
+}
+
+namespace {
+struct ShardQPlanWorkspacePass
+    : public shardq::impl::ShardQPlanWorkspaceBase<ShardQPlanWorkspacePass> {
+  using ShardQPlanWorkspaceBase::ShardQPlanWorkspaceBase;
+  void runOnOperation() override {
+    if (failed(Planner(getOperation(), maxTokens, maxRequests, slots).run()))
+      signalPassFailure();
+  }
+};
+} // namespace
