@@ -1,0 +1,35 @@
+//===- Pipelines.h - Named pipelines ----------------------------*- C++ -*-===//
+
+#ifndef SHARDQ_PIPELINES_PIPELINES_H
+#define SHARDQ_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir::shardq {
+
+/// What the CPU pipeline plans for; see --shardq-plan-workspace.
+struct ShardQToCPUOptions : PassPipelineOptions<ShardQToCPUOptions> {
+  Option<int64_t> maxTokens{*this, "max-tokens",
+                            llvm::cl::desc("Rows of the largest step"),
+                            llvm::cl::init(8192)};
+  Option<int64_t> maxRequests{*this, "max-requests",
+                              llvm::cl::desc("Requests of the largest step"),
+                              llvm::cl::init(256)};
+  Option<int64_t> slots{*this, "slots",
+                        llvm::cl::desc("Micro-batches in flight"),
+                        llvm::cl::init(1)};
+};
+
+/// From tensors to the LLVM dialect, calling the runtime: bufferization,
+/// workspace planning, protocol check, loops. Every public function gets the
+/// context as its first argument and a C interface.
+void buildShardQToCPUPipeline(OpPassManager &manager,
+                              const ShardQToCPUOptions &options);
+
+/// Registers `shardq-to-cpu`.
+void registerPipelines();
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_PIPELINES_PIPELINES_H

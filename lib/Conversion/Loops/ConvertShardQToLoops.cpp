@@ -1,0 +1,199 @@
+//===- ConvertShardQToLoops.cpp - One kernel per set of static facts ------===//
+
+#include "Kernels.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "shardq/Conversion/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_CONVERTSHARDQTOLOOPS
+#include "shardq/Conversion/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+/// The argument type for an operand: a buffer's rows and strides become
+/// dynamic, except a last stride of 1, on which vector accesses rest. Size 1
+/// is kept for heads and dimensions, which kernels are made for.
+static Type getKernelType(Type type) {
+  auto buffer = dyn_cast<MemRefType>(type);
+  if (!buffer)
+    return type;
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(buffer.getStridesAndOffset(strides, offset)))
+    return {};
+  for (int64_t &stride : MutableArrayRef(strides).drop_back())
+    stride = ShapedType::kDynamic;
+  if (strides.back() != 1)
+    strides.back() = ShapedType::kDynamic;
+  SmallVector<int64_t> shape(buffer.getShape());
+  shape.front() = ShapedType::kDynamic;
+  auto layout = StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic,
+                                       strides);
+  return MemRefType::get(shape, buffer.getElementType(), layout,
+                         buffer.getMemorySpace());
+}
+
+/// `shardq_sparse_mla_16x512_16x64_576_2048_16x512_bf16`: what tells kernels
+/// of one op apart most of the time.
+static std::string getKernelName(Operation *op) {
+  std::string name = op->getName().getStringRef().str();
+  std::replace(name.begin(), name.end(), '.', '_');
+  llvm::raw_string_ostream stream(name);
+  Type element;
+  for (Type type : op->getOperandTypes()) {
+    auto buffer = dyn_cast<MemRefType>(type);
+    if (!buffer)
+      continue;
+    if (isa<FloatType>(buffer.getElementType()) && !element)
+      element = buffer.getElementType();
+    if (buffer.getRank() < 2 || ShapedType::isDynamicShape(
+                                    buffer.getShape().drop_front()))
+      continue;
+    stream << "_";
+    llvm::interleave(buffer.getShape().drop_front(), stream, "x");
+  }
+  if (element)
+    stream << "_" << element;
+  return name;
+}
+
+namespace {
+
+struct ConvertShardQToLoopsPass
+    : public shardq::impl::ConvertShardQToLoopsBase<ConvertShardQToLoopsPass> {
+  void runOnOperation() override;
+
+private:
+  LogicalResult convert(Operation *op);
+  FailureOr<func::FuncOp> getKernel(Operation *op, ArrayRef<Type> types);
+
+  /// Kernels by op name, argument types and attributes.
+  llvm::DenseMap<Attribute, func::FuncOp> kernels;
+};
+
+} // namespace
+
+static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](ExpandRowsOp op) { emitExpandRows(b, op, args); })
+      .Case([&](ConvertIndicesOp op) { emitConvertIndices(b, op, args); })
+      .Case([&](LocalRowsOp op) { emitLocalRows(b, op, args); })
+      .Case([&](TakeRowsOp op) { emitTakeRows(b, op, args); })
+      .Case([&](TopKOp op) { emitTopK(b, op, args); })
+      .Case([&](IndexerOp op) { emitIndexer(b, op, args); })
+      .Case([&](SparseMlaOp op) { emitSparseMla(b, op, args); })
+      .Case([&](PushOp op) { emitPush(b, op, args); });
+}
+
+FailureOr<func::FuncOp>
+ConvertShardQToLoopsPass::getKernel(Operation *op, ArrayRef<Type> types) {
+  MLIRContext *context = &getContext();
+  // Which exchange pushes, and how an attention is sharded, change no loop.
+  NamedAttrList attrs(op->getPropertiesAsAttribute()
+                          ? cast<DictionaryAttr>(op->getPropertiesAsAttribute())
+                          : DictionaryAttr::get(context));
+  for (StringRef irrelevant : {"exchange", "channel", "sharding"})
+    attrs.erase(irrelevant);
+  Attribute key = ArrayAttr::get(
+      context, {StringAttr::get(context, op->getName().getStringRef()),
+                TypeAttr::get(FunctionType::get(context, types, {})),
+                attrs.getDictionary(context)});
+  func::FuncOp &kernel = kernels[key];
+  if (kernel)
+    return kernel;
+
+  SymbolTable symbols(getOperation());
+  OpBuilder builder(context);
+  builder.setInsertionPointToEnd(getOperation().getBody());
+  kernel = func::FuncOp::create(builder, op->getLoc(), getKernelName(op),
+                                FunctionType::get(context, types, {}));
+  kernel.setPrivate();
+  // Not a symbol of the object file: two modules may have the same kernel.
+  kernel->setAttr("llvm.linkage",
+                  LLVM::LinkageAttr::get(context, LLVM::Linkage::Internal));
+  symbols.insert(kernel);
+  LoopBuilder b(op->getLoc(), context);
+  b.setInsertionPointToEnd(kernel.addEntryBlock());
+  emitBody(b, op, kernel.getArguments());
+  func::ReturnOp::create(b);
+  return kernel;
+}
+
+LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
+  if (auto twoForms = dyn_cast<TwoFormOpInterface>(op);
+      twoForms && !twoForms.isOnBuffers())
+    return op->emitOpError("is on tensors: bufferize before making loops");
+  OpBuilder builder(op);
+  Location loc = op->getLoc();
+  SmallVector<Value> operands(op->getOperands());
+
+  // A sink of all heads: the kernel sees this rank's.
+  if (auto attention = dyn_cast<SparseMlaOp>(op);
+      attention && attention.getSink()) {
+    int64_t heads = attention.getNumHeads();
+    for (Value &operand : operands) {
+      if (operand != attention.getSink() ||
+          cast<MemRefType>(operand.getType()).getDimSize(0) == heads)
+        continue;
+      ShardingAttr sharding = attention.getShardingAttr();
+      Value rank = RankOp::create(builder, loc, builder.getIndexType(),
+                                  sharding.getMesh(), sharding.getAxes()[0]);
+      Value first = arith::MulIOp::create(
+          builder, loc, rank,
+          arith::ConstantIndexOp::create(builder, loc, heads));
+      operand = memref::SubViewOp::create(
+          builder, loc, operand, ArrayRef<OpFoldResult>{first},
+          ArrayRef<OpFoldResult>{builder.getIndexAttr(heads)},
+          ArrayRef<OpFoldResult>{builder.getIndexAttr(1)});
+    }
+  }
+
+  SmallVector<Type> types;
+  for (Value &operand : operands) {
+    Type type = getKernelType(operand.getType());
+    if (!type)
+      return op->emitOpError("has an operand of type ")
+             << operand.getType() << ", expected a strided layout";
+    if (type != operand.getType())
+      operand = memref::CastOp::create(builder, loc, type, operand);
+    types.push_back(type);
+  }
+  FailureOr<func::FuncOp> kernel = getKernel(op, types);
+  if (failed(kernel))
+    return failure();
+  func::CallOp::create(builder, loc, *kernel, operands);
+  op->erase();
+  return success();
+}
+
+void ConvertShardQToLoopsPass::runOnOperation() {
+  kernels.clear();
+  SmallVector<Operation *> ops;
+  SmallVector<memref::CopyOp> copies;
+  getOperation().walk([&](Operation *op) {
+    if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
+            IndexerOp, SparseMlaOp, PushOp>(op))
+      ops.push_back(op);
+    if (auto copy = dyn_cast<memref::CopyOp>(op))
+      copies.push_back(copy);
+  });
+  for (Operation *op : ops)
+    if (failed(convert(op)))
+      return signalPassFailure();
+  // Upstream lowers strided copies to a function of its own runner library.
+  for (memref::CopyOp copy : copies) {
+    OpBuilder builder(copy);
+    linalg::makeMemRefCopyOp(builder, copy.getLoc(), copy.getSource(),
+                             copy.getTarget());
+    copy.erase();
+  }
+}

@@ -1,0 +1,34 @@
+//===- Kernels.h - Loops of each op -----------------------------*- C++ -*-===//
+//
+// Each function writes the body of the kernel of one op. `args` are the
+// kernel's arguments: the operands of the op, in order, with the buffers'
+// strides made dynamic. `op` says what is static; its operands are not used.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_LIB_CONVERSION_LOOPS_KERNELS_H
+#define SHARDQ_LIB_CONVERSION_LOOPS_KERNELS_H
+
+#include "LoopBuilder.h"
+#include "shardq/IR/ShardQ.h"
+
+namespace mlir::shardq {
+
+void emitExpandRows(LoopBuilder &b, ExpandRowsOp op, ValueRange args);
+void emitConvertIndices(LoopBuilder &b, ConvertIndicesOp op, ValueRange args);
+void emitLocalRows(LoopBuilder &b, LocalRowsOp op, ValueRange args);
+void emitTakeRows(LoopBuilder &b, TakeRowsOp op, ValueRange args);
+void emitTopK(LoopBuilder &b, TopKOp op, ValueRange args);
+void emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args);
+void emitSparseMla(LoopBuilder &b, SparseMlaOp op, ValueRange args);
+void emitPush(LoopBuilder &b, PushOp op, ValueRange args);
+
+/// Writes the request-relative row of a page table: `table[req, t / block] *
+/// stride + t % block`, or -1 where the request or block is outside the table
+/// or the entry negative. All of index type.
+Value emitPagedRow(LoopBuilder &b, Value table, Value req, Value position,
+                   int64_t blockSize, int64_t blockStride);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_CONVERSION_LOOPS_KERNELS_H

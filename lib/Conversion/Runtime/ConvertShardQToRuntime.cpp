@@ -1,0 +1,597 @@
+//===- ConvertShardQToRuntime.cpp - Host ops to runtime calls -------------===//
+
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "shardq/Conversion/Passes.h"
+#include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_CONVERTSHARDQTORUNTIME
+#include "shardq/Conversion/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+namespace {
+
+/// Replaces the host ops of one module; the ABI is runtime.h and split.h.
+class RuntimeLowering {
+public:
+  explicit RuntimeLowering(ModuleOp module)
+      : module(module), context(module.getContext()),
+        pointer(LLVM::LLVMPointerType::get(context)),
+        i32(IntegerType::get(context, 32)), i64(IntegerType::get(context, 64)),
+        converter(context), b(module.getLoc(), context) {}
+
+  LogicalResult run();
+
+private:
+  // Functions and module.
+  LogicalResult addContexts();
+  LogicalResult eraseSymmetricSpaces();
+  void emitPlan(PlanOp plan);
+  Value emitString(StringRef text);
+  LLVM::LLVMFuncOp getFunction(StringRef name, Type result,
+                               ArrayRef<Type> arguments);
+
+  // Pieces of a call.
+  Value call(StringRef name, Type result, ValueRange arguments);
+  Value constant(Type type, int64_t value);
+  Value toI64(Value index);
+  Value toContiguous(Value buffer);
+  Value getPointer(Value buffer);
+  Value allocateOnStack(Type element, int64_t count);
+  void storeAt(Value value, Value array, int64_t position);
+  Value getContext(Operation *op);
+  Value makeBuffer(MemRefType type, Value address, ValueRange sizes,
+                   ValueRange strides);
+  Value getRows(Direction direction, Value offsets, MeshAxis over,
+                bool isSignal);
+
+  // Ops.
+  void lower(RankOp op);
+  void lower(WorkspaceOp op);
+  void lower(PeerViewOp op);
+  template <typename OpTy> void lowerFlag(OpTy op, StringRef function);
+  void lower(CountDecodeRowsOp op);
+  void lower(ZigzagSplitOp op);
+  void lower(SplitGateOp op);
+  void lower(TapOp op);
+  Value getCoordinate(Operation *op, MeshAxis over);
+
+  ModuleOp module;
+  MLIRContext *context;
+  Type pointer, i32, i64;
+  LLVMTypeConverter converter;
+  ImplicitLocOpBuilder b;
+  int64_t numStrings = 0;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Functions and module
+//===----------------------------------------------------------------------===//
+
+static bool isHostOp(Operation *op) {
+  return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp>(op);
+}
+
+/// Every public function gets the context, so that entry points are called
+/// alike; a private one where something in it needs it.
+LogicalResult RuntimeLowering::addContexts() {
+  llvm::DenseSet<Operation *> needs;
+  SymbolTableCollection symbols;
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal() || needs.contains(function))
+        continue;
+      bool need = function.isPublic() ||
+                  function
+                      .walk([&](Operation *op) {
+                        auto call = dyn_cast<CallOpInterface>(op);
+                        bool hit =
+                            isHostOp(op) ||
+                            (call && needs.contains(
+                                         call.resolveCallableInTable(&symbols)));
+                        return hit ? WalkResult::interrupt()
+                                   : WalkResult::advance();
+                      })
+                      .wasInterrupted();
+      if (need)
+        changed |= needs.insert(function).second;
+    }
+  }
+  for (Operation *op : needs) {
+    auto function = cast<func::FuncOp>(op);
+    if (failed(function.insertArgument(0, pointer, {}, function.getLoc())))
+      return function.emitOpError("cannot take the runtime's context");
+    if (function.isPublic())
+      function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
+                        UnitAttr::get(context));
+  }
+  WalkResult result = module.walk([&](func::CallOp call) {
+    Operation *callee = call.resolveCallableInTable(&symbols);
+    if (!needs.contains(callee))
+      return WalkResult::advance();
+    if (!needs.contains(call->getParentOfType<func::FuncOp>())) {
+      call.emitOpError("stands outside a function of the module");
+      return WalkResult::interrupt();
+    }
+    call->insertOperands(0, getContext(call));
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// The heap is memory like any other: drops the space from every type.
+LogicalResult RuntimeLowering::eraseSymmetricSpaces() {
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([](MemRefType type) -> std::optional<Type> {
+    if (!isa_and_present<SymmetricAttr>(type.getMemorySpace()))
+      return std::nullopt;
+    return MemRefType::get(type.getShape(), type.getElementType(),
+                           type.getLayout(), Attribute());
+  });
+  module.walk([&](Operation *op) {
+    replacer.replaceElementsIn(op, /*replaceAttrs=*/true,
+                               /*replaceLocs=*/false, /*replaceTypes=*/true);
+  });
+  module.walk([](memref::MemorySpaceCastOp cast) {
+    if (cast.getSource().getType() == cast.getResult().getType()) {
+      cast.replaceAllUsesWith(cast.getSource());
+      cast.erase();
+    }
+  });
+  return success();
+}
+
+LLVM::LLVMFuncOp RuntimeLowering::getFunction(StringRef name, Type result,
+                                              ArrayRef<Type> arguments) {
+  if (auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
+    return function;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module.getBody());
+  return LLVM::LLVMFuncOp::create(
+      b, name, LLVM::LLVMFunctionType::get(result, arguments));
+}
+
+/// The address of a zero-terminated constant.
+Value RuntimeLowering::emitString(StringRef text) {
+  std::string name;
+  do {
+    name = ("shardq_text_" + Twine(numStrings++)).str();
+  } while (module.lookupSymbol(name));
+  std::string terminated = text.str() + '\0';
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    auto type = LLVM::LLVMArrayType::get(IntegerType::get(context, 8),
+                                         terminated.size());
+    LLVM::GlobalOp::create(b, type, /*isConstant=*/true,
+                           LLVM::Linkage::Internal, name,
+                           b.getStringAttr(terminated));
+  }
+  return LLVM::AddressOfOp::create(b, pointer, name);
+}
+
+/// `const shardq_plan *shardq_module_plan(void)`. A module without exchanges
+/// has a plan too, with no channels.
+void RuntimeLowering::emitPlan(PlanOp plan) {
+  ArrayAttr channels = plan ? plan.getChannels() : b.getArrayAttr({});
+  ArrayAttr names = plan ? plan.getExchanges() : b.getArrayAttr({});
+  auto channelType =
+      LLVM::LLVMStructType::getLiteral(context, {pointer, i64, i64, i32, i32});
+  auto planType = LLVM::LLVMStructType::getLiteral(
+      context, {i64, i64, i32, i32, i64, pointer, i32, i32, pointer});
+  auto channelsType = LLVM::LLVMArrayType::get(channelType, channels.size());
+  auto namesType = LLVM::LLVMArrayType::get(pointer, names.size());
+  auto insert = [&](Value aggregate, Value value,
+                    ArrayRef<int64_t> position) -> Value {
+    return LLVM::InsertValueOp::create(b, aggregate, value, position);
+  };
+  auto global = [&](StringRef name, Type type,
+                    llvm::function_ref<Value(Value)> fill) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(module.getBody());
+    auto op = LLVM::GlobalOp::create(b, type, /*isConstant=*/true,
+                                     LLVM::Linkage::Internal, name,
+                                     Attribute());
+    b.createBlock(&op.getInitializerRegion());
+    LLVM::ReturnOp::create(b, fill(LLVM::UndefOp::create(b, type)));
+  };
+  global("shardq_plan_channels", channelsType, [&](Value array) {
+    for (auto [i, attr] :
+         llvm::enumerate(channels.getAsRange<ChannelAttr>())) {
+      int64_t at = i;
+      array = insert(array, emitString(attr.getName()), {at, 0});
+      array = insert(array, constant(i64, attr.getOffset()), {at, 1});
+      array = insert(array, constant(i64, attr.getBytes()), {at, 2});
+      array = insert(array, constant(i32, attr.getGenerations()), {at, 3});
+      array = insert(array, constant(i32, 0), {at, 4});
+    }
+    return array;
+  });
+  global("shardq_plan_exchanges", namesType, [&](Value array) {
+    for (auto [i, name] : llvm::enumerate(names.getAsValueRange<StringAttr>()))
+      array = insert(array, emitString(name), {int64_t(i)});
+    return array;
+  });
+  global("shardq_plan", planType, [&](Value value) {
+    auto address = [&](StringRef name) {
+      return LLVM::AddressOfOp::create(b, pointer, name);
+    };
+    // sizeof(shardq_plan) on every 64-bit target.
+    value = insert(value, constant(i64, 56), {0});
+    value = insert(value, constant(i64, plan ? plan.getHash() : 0), {1});
+    value = insert(value, constant(i32, plan ? plan.getSlots() : 1), {2});
+    value = insert(value, constant(i32, channels.size()), {3});
+    value = insert(value, constant(i64, plan ? plan.getSlotBytes() : 0), {4});
+    value = insert(value, address("shardq_plan_channels"), {5});
+    value = insert(value, constant(i32, names.size()), {6});
+    value = insert(value, constant(i32, 0), {7});
+    return insert(value, address("shardq_plan_exchanges"), {8});
+  });
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(module.getBody());
+  auto function = LLVM::LLVMFuncOp::create(
+      b, "shardq_module_plan", LLVM::LLVMFunctionType::get(pointer, {}));
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  LLVM::ReturnOp::create(b, LLVM::AddressOfOp::create(b, pointer, "shardq_plan"));
+}
+
+//===----------------------------------------------------------------------===//
+// Pieces of a call
+//===----------------------------------------------------------------------===//
+
+Value RuntimeLowering::call(StringRef name, Type result, ValueRange arguments) {
+  Type type = result ? result : LLVM::LLVMVoidType::get(context);
+  LLVM::LLVMFuncOp function =
+      getFunction(name, type, llvm::to_vector(arguments.getTypes()));
+  auto op = LLVM::CallOp::create(b, function, arguments);
+  return result ? op.getResult() : Value();
+}
+
+Value RuntimeLowering::constant(Type type, int64_t value) {
+  return LLVM::ConstantOp::create(b, type, b.getIntegerAttr(type, value));
+}
+
+Value RuntimeLowering::toI64(Value index) {
+  return arith::IndexCastOp::create(b, i64, index);
+}
+
+/// The buffer itself, or a copy where its rows do not lie one behind the
+/// other: the runtime takes plain arrays. Freed at the end of the block.
+Value RuntimeLowering::toContiguous(Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  bool contiguous = succeeded(type.getStridesAndOffset(strides, offset)) &&
+                    type.getRank() == 1 && strides.front() == 1;
+  if (contiguous || type.getLayout().isIdentity())
+    return buffer;
+  SmallVector<Value> sizes;
+  for (auto [dim, size] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(size))
+      sizes.push_back(memref::DimOp::create(b, buffer, dim));
+  Value copy = memref::AllocOp::create(
+      b, MemRefType::get(type.getShape(), type.getElementType()), sizes);
+  linalg::makeMemRefCopyOp(b, b.getLoc(), buffer, copy);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(b.getInsertionBlock()->getTerminator());
+  memref::DeallocOp::create(b, copy);
+  return copy;
+}
+
+/// Address of the first element.
+Value RuntimeLowering::getPointer(Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, buffer);
+  Value bytes = arith::MulIOp::create(
+      b, metadata.getOffset(),
+      arith::ConstantIndexOp::create(b, type.getElementTypeBitWidth() / 8));
+  Value address = arith::AddIOp::create(b, base, bytes);
+  return LLVM::IntToPtrOp::create(b, pointer, toI64(address));
+}
+
+Value RuntimeLowering::allocateOnStack(Type element, int64_t count) {
+  // In the entry block: in a loop the stack would grow with each turn.
+  OpBuilder::InsertionGuard guard(b);
+  auto function = b.getInsertionBlock()->getParentOp();
+  if (!isa<func::FuncOp>(function))
+    function = function->getParentOfType<func::FuncOp>();
+  b.setInsertionPointToStart(&cast<func::FuncOp>(function).front());
+  return LLVM::AllocaOp::create(b, pointer, element, constant(i64, count));
+}
+
+void RuntimeLowering::storeAt(Value value, Value array, int64_t position) {
+  Value address =
+      LLVM::GEPOp::create(b, pointer, value.getType(), array,
+                          ArrayRef<LLVM::GEPArg>{int32_t(position)});
+  LLVM::StoreOp::create(b, value, address);
+}
+
+Value RuntimeLowering::getContext(Operation *op) {
+  return op->getParentOfType<func::FuncOp>().getArgument(0);
+}
+
+/// A buffer at an address of the heap.
+Value RuntimeLowering::makeBuffer(MemRefType type, Value address,
+                                  ValueRange sizes, ValueRange strides) {
+  auto descriptor =
+      MemRefDescriptor::poison(b, b.getLoc(), converter.convertType(type));
+  descriptor.setAllocatedPtr(b, b.getLoc(), address);
+  descriptor.setAlignedPtr(b, b.getLoc(), address);
+  descriptor.setConstantOffset(b, b.getLoc(), 0);
+  for (auto [i, size] : llvm::enumerate(sizes))
+    descriptor.setSize(b, b.getLoc(), i, size);
+  for (auto [i, stride] : llvm::enumerate(strides))
+    descriptor.setStride(b, b.getLoc(), i, stride);
+  Value value = descriptor;
+  return UnrealizedConversionCastOp::create(b, TypeRange{type}, value)
+      .getResult(0);
+}
+
+Value RuntimeLowering::getCoordinate(Operation *op, MeshAxis over) {
+  Value rank = call("shardq_rt_rank", i64, getContext(op));
+  Value stride = constant(i64, over.mesh.getStride(over.axis));
+  Value size = constant(i64, over.axis.getSize());
+  Value quotient = arith::DivUIOp::create(b, rank, stride);
+  return arith::RemUIOp::create(b, quotient, size);
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+void RuntimeLowering::lower(RankOp op) {
+  Value rank;
+  if (op.getAxisAttr())
+    rank = getCoordinate(op,
+                         lookupMeshAxis(op, op.getMeshAttr(), *op.getAxis()));
+  else
+    rank = call("shardq_rt_rank", i64, getContext(op));
+  op.replaceAllUsesWith(
+      Value(arith::IndexCastOp::create(b, b.getIndexType(), rank)));
+}
+
+void RuntimeLowering::lower(WorkspaceOp op) {
+  auto type = cast<MemRefType>(op.getType());
+  SmallVector<Value> sizes, strides;
+  auto dynamic = op.getSizes().begin();
+  Value bytes = constant(i64, type.getElementTypeBitWidth() / 8);
+  for (int64_t size : type.getShape()) {
+    sizes.push_back(ShapedType::isDynamic(size) ? toI64(*dynamic++)
+                                                : constant(i64, size));
+    bytes = arith::MulIOp::create(b, bytes, sizes.back());
+  }
+  Value stride = constant(i64, 1);
+  for (Value size : llvm::reverse(sizes)) {
+    strides.insert(strides.begin(), stride);
+    stride = arith::MulIOp::create(b, stride, size);
+  }
+  Value channel = constant(i32, op.getChannel());
+  // A step beyond the plan is an error there, and gets memory of its own.
+  Value address = call("shardq_rt_workspace", pointer,
+                       {getContext(op), channel, bytes});
+  op.replaceAllUsesWith(makeBuffer(type, address, sizes, strides));
+}
+
+void RuntimeLowering::lower(PeerViewOp op) {
+  auto type = cast<MemRefType>(op.getType());
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, op.getSource());
+  SmallVector<Value> sizes, strides;
+  for (Value size : metadata.getSizes())
+    sizes.push_back(toI64(size));
+  for (Value stride : metadata.getStrides())
+    strides.push_back(toI64(stride));
+  Value address =
+      call("shardq_rt_peer", pointer,
+           {getContext(op), getPointer(op.getSource()), toI64(op.getPeer())});
+  // The address is that of the first element.
+  auto flat = MemRefType::get(
+      type.getShape(), type.getElementType(),
+      StridedLayoutAttr::get(
+          context, 0,
+          SmallVector<int64_t>(type.getRank(), ShapedType::kDynamic)));
+  Value view = makeBuffer(flat, address, sizes, strides);
+  if (flat != type)
+    view = memref::CastOp::create(b, type, view);
+  op.replaceAllUsesWith(view);
+}
+
+/// Rows that this rank sends to each member of the group, or expects of it.
+Value RuntimeLowering::getRows(Direction direction, Value offsets,
+                               MeshAxis over, bool isSignal) {
+  int64_t ranks = over.axis.getSize();
+  Value array = allocateOnStack(i64, ranks);
+  // heads_to_tokens fills each owner's inbox; tokens_to_heads spreads own rows.
+  bool byPeer = (direction == Direction::HeadsToTokens) == isSignal;
+  auto offset = [&](Value at) -> Value {
+    return arith::ExtSIOp::create(b, i64,
+                                  memref::LoadOp::create(b, offsets, at));
+  };
+  Value coordinate;
+  if (!byPeer) {
+    coordinate = getCoordinate(&*b.getInsertionPoint(), over);
+    coordinate = arith::IndexCastOp::create(b, b.getIndexType(), coordinate);
+  }
+  Value one = arith::ConstantIndexOp::create(b, 1);
+  for (int64_t peer = 0; peer < ranks; ++peer) {
+    Value group =
+        byPeer ? Value(arith::ConstantIndexOp::create(b, peer)) : coordinate;
+    Value next = arith::AddIOp::create(b, group, one);
+    storeAt(arith::SubIOp::create(b, offset(next), offset(group)), array, peer);
+  }
+  return array;
+}
+
+template <typename OpTy>
+void RuntimeLowering::lowerFlag(OpTy op, StringRef function) {
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value rows = getRows(op.getDirection(), op.getOffsets(), over,
+                       std::is_same_v<OpTy, SignalOp>);
+  Value stride = constant(i64, over.mesh.getStride(over.axis));
+  Value rank = call("shardq_rt_rank", i64, getContext(op));
+  Value first = arith::SubIOp::create(
+      b, rank, arith::MulIOp::create(b, getCoordinate(op, over), stride));
+  call(function, {},
+       {getContext(op), constant(i32, op.getChannel()),
+        constant(i32, op.getExchange()), first, stride,
+        constant(i64, over.axis.getSize()), rows});
+}
+
+/// Number of requests that both arrays have.
+static Value getRequests(ImplicitLocOpBuilder &b, Value queryStart,
+                         Value seqLens) {
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  Value one = arith::ConstantIndexOp::create(b, 1);
+  Value starts = memref::DimOp::create(b, queryStart, zero);
+  Value requests = arith::MaxSIOp::create(
+      b, zero, arith::SubIOp::create(b, starts, one));
+  if (seqLens)
+    requests = arith::MinSIOp::create(b, requests,
+                                      memref::DimOp::create(b, seqLens, zero));
+  return requests;
+}
+
+void RuntimeLowering::lower(CountDecodeRowsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value count =
+      call("shardq_count_decode_rows", i64,
+           {getPointer(starts), toI64(getRequests(b, starts, {})),
+            constant(i64, op.getSpeculativeTokens())});
+  op.replaceAllUsesWith(
+      Value(arith::IndexCastOp::create(b, b.getIndexType(), count)));
+}
+
+void RuntimeLowering::lower(ZigzagSplitOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value ids = op.getOuts()[0], offsets = op.getOuts()[1];
+  // What fits the array, should the rows be given another size.
+  Value size =
+      memref::DimOp::create(b, ids, arith::ConstantIndexOp::create(b, 0));
+  call("shardq_zigzag_split", {},
+       {getPointer(starts), toI64(getRequests(b, starts, {})),
+        toI64(op.getDecodes()), toI64(size),
+        constant(i64, over.axis.getSize()), getPointer(ids),
+        getPointer(offsets)});
+}
+
+void RuntimeLowering::lower(SplitGateOp op) {
+  Value offsets = toContiguous(op.getOffsets());
+  Value starts = toContiguous(op.getQueryStart());
+  Value lens = toContiguous(op.getSeqLens());
+  int64_t ranks = cast<ShapedType>(offsets.getType()).getDimSize(0) - 1;
+  auto limit = [&](std::optional<uint64_t> rows) {
+    return constant(i64, rows ? int64_t(*rows) : -1);
+  };
+  // Results of an enum are int.
+  Value gate = call("shardq_split_gate", i32,
+                    {getPointer(offsets), constant(i64, ranks),
+                     getPointer(starts), getPointer(lens),
+                     toI64(getRequests(b, starts, lens)),
+                     toI64(op.getDecodes()), toI64(op.getRows()),
+                     constant(i64, op.getMinTokens()),
+                     constant(i64, op.getTopk()), limit(op.getMaxRankRows()),
+                     limit(op.getMaxRows())});
+  op.replaceAllUsesWith(Value(arith::CmpIOp::create(
+      b, arith::CmpIPredicate::eq, gate, constant(i32, 0))));
+}
+
+void RuntimeLowering::lower(TapOp op) {
+  auto type = cast<MemRefType>(op.getValue().getType());
+  int64_t rank = type.getRank();
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, op.getValue());
+  Value sizes = allocateOnStack(i64, rank), strides = allocateOnStack(i64, rank);
+  for (int64_t i = 0; i < rank; ++i) {
+    storeAt(toI64(metadata.getSizes()[i]), sizes, i);
+    storeAt(toI64(metadata.getStrides()[i]), strides, i);
+  }
+  Value rows = LLVM::ZeroOp::create(b, pointer);
+  if (op.getRows())
+    rows = getPointer(toContiguous(op.getRows()));
+  call("shardq_rt_tap", {},
+       {getContext(op), emitString(op.getName()),
+        constant(i32, type.getElementTypeBitWidth() / 8), constant(i32, rank),
+        getPointer(op.getValue()), sizes, strides, rows,
+        toI64(metadata.getSizes()[0])});
+}
+
+LogicalResult RuntimeLowering::run() {
+  if (failed(addContexts()) || failed(eraseSymmetricSpaces()))
+    return failure();
+  SmallVector<Operation *> ops;
+  PlanOp plan;
+  SmallVector<Operation *> symbolsToErase;
+  module.walk([&](Operation *op) {
+    if (isa<MeshOp, PlanOp>(op))
+      symbolsToErase.push_back(op);
+    else if (isa_and_present<ShardQDialect>(op->getDialect()))
+      ops.push_back(op);
+    if (auto found = dyn_cast<PlanOp>(op))
+      plan = found;
+  });
+  for (Operation *op : ops) {
+    b.setLoc(op->getLoc());
+    b.setInsertionPoint(op);
+    bool known =
+        llvm::TypeSwitch<Operation *, bool>(op)
+            .Case<RankOp, WorkspaceOp, PeerViewOp, CountDecodeRowsOp,
+                  ZigzagSplitOp, SplitGateOp, TapOp>([&](auto op) {
+              lower(op);
+              return true;
+            })
+            .Case([&](SignalOp op) {
+              lowerFlag(op, "shardq_rt_signal");
+              return true;
+            })
+            .Case([&](WaitOp op) {
+              lowerFlag(op, "shardq_rt_wait");
+              return true;
+            })
+            .Default(false);
+    if (!known)
+      return op->emitOpError(
+          "is no host op: run convert-shardq-to-loops and "
+          "shardq-plan-workspace before convert-shardq-to-runtime");
+    op->erase();
+  }
+  // Split attributes refer to the mesh, which goes away.
+  for (auto function : module.getOps<func::FuncOp>()) {
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      function.removeArgAttr(i, kSplitAttrName);
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      function.removeResultAttr(i, StringAttr::get(context, kSplitAttrName));
+  }
+  b.setLoc(module.getLoc());
+  emitPlan(plan);
+  for (Operation *op : symbolsToErase)
+    op->erase();
+  return success();
+}
+
+namespace {
+struct ConvertShardQToRuntimePass
+    : public shardq::impl::ConvertShardQToRuntimeBase<
+          ConvertShardQToRuntimePass> {
+  void runOnOperation() override {
+    if (failed(RuntimeLowering(getOperation()).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

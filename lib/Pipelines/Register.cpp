@@ -1,0 +1,21 @@
+//===- Register.cpp - One call for everything ShardQ has ------------------===//
+
+#include "shardq/Pipelines/Register.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "shardq/Conversion/Passes.h"
+#include "shardq/IR/ShardQ.h"
+#include "shardq/Pipelines/Pipelines.h"
+#include "shardq/Transforms/Passes.h"
+
+void mlir::shardq::registerAll(DialectRegistry &registry) {
+  registry.insert<ShardQDialect>();
+  registerBufferizableOpInterfaceExternalModels(registry);
+  // The pass registry does not take a pass twice, and a plugin's dialect and
+  // pass hooks both come here.
+  [[maybe_unused]] static const bool once = [] {
+    registerShardQTransformsPasses();
+    registerShardQConversionPasses();
+    registerPipelines();
+    return true;
+  }();
+}
