@@ -1,6 +1,7 @@
 //===- ExchangeSchedule.cpp - What lies between exchanges -----------------===//
 
 #include "shardq/Analysis/ExchangeSchedule.h"
+#include "shardq/Analysis/RankDependence.h"
 #include "shardq/IR/ShardQ.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/CallInterfaces.h"
@@ -29,87 +30,105 @@ bool ExchangeSchedule::containsExchange(Operation *op) {
       ->walk([&](Operation *inner) {
         if (classify(inner).channel >= 0)
           return WalkResult::interrupt();
-        if (auto call = dyn_cast<CallOpInterface>(inner))
-          if (exchanging.contains(call.resolveCallableInTable(&symbols)))
-            return WalkResult::interrupt();
-        return WalkResult::advance();
+        return mayCall(inner, exchanging, symbols) ? WalkResult::interrupt()
+                                                   : WalkResult::advance();
       })
       .wasInterrupted();
 }
 
-bool ExchangeSchedule::walkOp(Operation *op, ChannelUse channel, bool dirty,
-                              Operation *&found) {
+bool ExchangeSchedule::walkFunction(Operation *op, Query &query, bool dirty) {
+  auto function = dyn_cast_if_present<FunctionOpInterface>(op);
+  if (!function || !exchanging.contains(op))
+    return dirty;
+  auto [entry, isNew] = query.calls.try_emplace({op, dirty}, std::nullopt);
+  if (!isNew) {
+    // A recursive call may stop anywhere.
+    return entry->second.value_or(true);
+  }
+  bool after = walkRegion(function.getFunctionBody(), query, dirty);
+  query.calls[{op, dirty}] = after;
+  return after;
+}
+
+bool ExchangeSchedule::walkOp(Operation *op, Query &query, bool dirty) {
   ChannelUse use = classify(op);
-  if (use.channel >= 0 && use.group == channel.group) {
-    if (use.channel != channel.channel)
+  if (use.channel >= 0 && use.group == query.channel.group) {
+    if (use.channel != query.channel.channel)
       return false;
-    if (dirty && !found)
-      found = op;
+    if (dirty && !query.found)
+      query.found = op;
     return true;
   }
   if (auto call = dyn_cast<CallOpInterface>(op)) {
-    Operation *callee = call.resolveCallableInTable(&symbols);
-    auto function = dyn_cast_if_present<FunctionOpInterface>(callee);
-    if (!function || !exchanging.contains(callee))
-      return dirty;
-    // A recursive call may stop anywhere.
-    if (!active.insert(callee).second) {
-      found = found ? found : op;
-      return true;
-    }
-    dirty = walkRegion(function.getFunctionBody(), channel, dirty, found);
-    active.erase(callee);
+    if (isa<SymbolRefAttr>(call.getCallableForCallee()))
+      return walkFunction(call.resolveCallableInTable(&symbols), query, dirty);
+    // An unknown callee may be any function of the module.
+    for (Operation *function : exchanging)
+      dirty |= walkFunction(function, query, dirty);
     return dirty;
   }
   if (op->getNumRegions() == 0)
     return dirty;
 
   // Each region of an scf.if may run, one of them if there are two; regions of
-  // anything else run any number of times, one after another.
+  // anything else run any number of times, one after another. A state that was
+  // seen before teaches nothing new.
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    bool then = walkRegion(branch.getThenRegion(), channel, dirty, found);
-    bool otherwise =
-        branch.getElseRegion().empty()
-            ? dirty
-            : walkRegion(branch.getElseRegion(), channel, dirty, found);
+    bool then = walkRegion(branch.getThenRegion(), query, dirty);
+    bool otherwise = branch.getElseRegion().empty()
+                         ? dirty
+                         : walkRegion(branch.getElseRegion(), query, dirty);
     return then || otherwise;
   }
-  for (int round = 0; round < 2; ++round)
+  for (int round = 0; round < 2; ++round) {
+    bool before = dirty;
     for (Region &region : op->getRegions())
-      dirty |= walkRegion(region, channel, dirty, found);
+      dirty |= walkRegion(region, query, dirty);
+    if (dirty == before)
+      break;
+  }
   return dirty;
 }
 
-bool ExchangeSchedule::walkRegion(Region &region, ChannelUse channel,
-                                  bool dirty, Operation *&found) {
+bool ExchangeSchedule::walkRegion(Region &region, Query &query, bool dirty) {
   if (region.empty())
     return dirty;
   if (region.hasOneBlock()) {
     for (Operation &op : region.front())
-      dirty = walkOp(&op, channel, dirty, found);
+      dirty = walkOp(&op, query, dirty);
     return dirty;
   }
   // Blocks in any order, any number of times.
-  for (int round = 0; round < 2; ++round)
+  for (int round = 0; round < 2; ++round) {
+    bool before = dirty;
     for (Block &block : region)
       for (Operation &op : block)
-        dirty |= walkOp(&op, channel, dirty, found);
+        dirty |= walkOp(&op, query, dirty);
+    if (dirty == before)
+      break;
+  }
   return dirty;
 }
 
 Operation *ExchangeSchedule::findUnacknowledged(ChannelUse channel) {
-  Operation *found = nullptr;
+  Query query;
+  query.channel = channel;
   bool dirty = false;
   // The second round begins as any function may have left the channel.
   for (int round = 0; round < 2; ++round) {
     bool after = dirty;
     module.walk([&](FunctionOpInterface function) {
-      if (exchanging.contains(function))
-        after |= walkRegion(function.getFunctionBody(), channel, dirty, found);
+      after |= walkFunction(function, query, dirty);
     });
     dirty = after;
   }
-  return found;
+  return query.found;
+}
+
+/// Buffer results of an op that takes a view of the inbox.
+static bool makesViews(Operation *op) {
+  return isa<ViewLikeOpInterface>(op) ||
+         llvm::any_of(op->getResultTypes(), llvm::IsaPred<MemRefType>);
 }
 
 Operation *ExchangeSchedule::findLateUse(Value inbox, Operation *exchange) {
@@ -122,18 +141,20 @@ Operation *ExchangeSchedule::findLateUse(Value inbox, Operation *exchange) {
   while (!views.empty()) {
     Value view = views.pop_back_val();
     for (Operation *user : view.getUsers()) {
+      if (user == exchange)
+        continue;
       Operation *place = block->findAncestorOpInBlock(*user);
-      if (user == exchange || (place && place->isBeforeInBlock(exchange)))
+      // A view is no use of its own, but its users are.
+      if (place && isa<ViewLikeOpInterface>(user) && isPure(user)) {
+        llvm::append_range(views, user->getResults());
+        continue;
+      }
+      if (place && place->isBeforeInBlock(exchange))
         continue;
       // Handed on by a terminator or a call, the inbox has other names.
       bool escapes = user->hasTrait<OpTrait::IsTerminator>() ||
-                     isa<CallOpInterface>(user) || !place;
+                     isa<CallOpInterface>(user) || !place || makesViews(user);
       if (escapes || (next && !place->isBeforeInBlock(next)))
-        return user;
-      if (isa<ViewLikeOpInterface>(user))
-        llvm::append_range(views, user->getResults());
-      else if (llvm::any_of(user->getResultTypes(),
-                            llvm::IsaPred<MemRefType>))
         return user;
     }
   }

@@ -8,7 +8,6 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -35,10 +34,8 @@ mlir::shardq::findCollectiveFunctions(ModuleOp module,
         return;
       bool reaches = function
                          .walk([&](Operation *op) {
-                           auto call = dyn_cast<CallOpInterface>(op);
-                           bool hit =
-                               isCollective(op) ||
-                               (call && found.contains(resolve(call, symbols)));
+                           bool hit = isCollective(op) ||
+                                      mayCall(op, found, symbols);
                            return hit ? WalkResult::interrupt()
                                       : WalkResult::advance();
                          })
@@ -48,6 +45,17 @@ mlir::shardq::findCollectiveFunctions(ModuleOp module,
     });
   }
   return found;
+}
+
+bool mlir::shardq::mayCall(Operation *op,
+                           const llvm::DenseSet<Operation *> &collective,
+                           SymbolTableCollection &symbols) {
+  auto call = dyn_cast<CallOpInterface>(op);
+  if (!call || collective.empty())
+    return false;
+  if (!isa<SymbolRefAttr>(call.getCallableForCallee()))
+    return true;
+  return collective.contains(call.resolveCallableInTable(&symbols));
 }
 
 RankDependence::RankDependence(ModuleOp module) {
@@ -109,62 +117,114 @@ bool RankDependence::visit(Operation *op) {
     from.contents = true;
   if (op->getNumRegions() != 0)
     return visitRegions(op);
+  if (isa<BranchOpInterface>(op))
+    return visitBranch(op);
 
   for (Value result : op->getResults())
     changed |= join(result, isa<ShapedType>(result.getType())
                                 ? from
                                 : Bits{from.any(), false});
-  // Buffers take what is written to them, and views give it to what they view.
-  if (auto memory = dyn_cast<MemoryEffectOpInterface>(op); memory && from.any())
-    for (Value operand : op->getOperands())
-      if (isa<MemRefType>(operand.getType()) &&
-          memory.getEffectOnValue<MemoryEffects::Write>(operand))
-        changed |= join(operand, {true, false});
-  if (auto view = dyn_cast<ViewLikeOpInterface>(op))
-    changed |= join(view.getViewSource(),
-                    {get(op->getResult(0)).contents, false});
+  changed |= visitBuffers(op, from);
+  return changed;
+}
+
+/// Buffers take what is written to them; results that are other names of a
+/// buffer share what it holds, both ways.
+bool RankDependence::visitBuffers(Operation *op, Bits from) {
+  bool changed = false;
+  auto memory = dyn_cast<MemoryEffectOpInterface>(op);
+  bool known = memory != nullptr;
+  // What only some ranks write differs too, whatever it is.
+  bool differs = from.any() || getDivergentParent(op) != nullptr;
+  for (Value operand : op->getOperands()) {
+    if (!isa<MemRefType>(operand.getType()))
+      continue;
+    bool written =
+        !known || memory.getEffectOnValue<MemoryEffects::Write>(operand);
+    if (written && differs)
+      changed |= join(operand, {true, false});
+    for (Value result : op->getResults())
+      if (isa<MemRefType>(result.getType()))
+        changed |= join(operand, {get(result).contents, false});
+  }
+  if (auto global = dyn_cast<memref::GetGlobalOp>(op)) {
+    Bits &shared = globals[global.getNameAttr()];
+    shared.contents |= get(global).contents;
+    changed |= join(global, shared);
+  }
+  return changed;
+}
+
+/// Block arguments take what branches pass, and which branch was taken.
+bool RankDependence::visitBranch(Operation *op) {
+  bool changed = false;
+  auto branch = cast<BranchOpInterface>(op);
+  bool divergent = op->getNumSuccessors() > 1 && isDivergent(op);
+  for (auto [number, block] : llvm::enumerate(op->getSuccessors())) {
+    SuccessorOperands passed = branch.getSuccessorOperands(number);
+    for (BlockArgument argument : block->getArguments()) {
+      Value value = passed[argument.getArgNumber()];
+      Bits add = value ? get(value) : Bits{true, true};
+      changed |= join(argument, divergent ? Bits{true, true} : add);
+    }
+  }
+  // Behind a branch that ranks take differently, so do the values that meet.
+  if (divergent)
+    for (Block &block : *op->getParentRegion())
+      for (BlockArgument argument : block.getArguments())
+        if (!block.isEntryBlock())
+          changed |= join(argument, {true, true});
   return changed;
 }
 
 /// Results and block arguments take what the region's terminators yield, by
-/// position where the counts agree and all of it otherwise.
+/// position for scf.if and scf.for and all of it otherwise.
 bool RankDependence::visitRegions(Operation *op) {
   bool changed = false;
   bool divergent = isDivergent(op);
-  Bits inits;
-  for (Value operand : op->getOperands()) {
-    inits.contents |= get(operand).contents;
-    inits.shape |= get(operand).shape;
-  }
+  auto add = [&](Bits &to, Value value) {
+    to.contents |= get(value).contents;
+    to.shape |= get(value).shape;
+  };
+  bool positional = isa<scf::IfOp, scf::ForOp>(op);
+  Bits all;
+  for (Value operand : op->getOperands())
+    add(all, operand);
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      if (block.mightHaveTerminator())
+        for (Value operand : block.getTerminator()->getOperands())
+          add(all, operand);
+
   for (Region &region : op->getRegions())
     for (Block &block : region) {
-      auto loop = dyn_cast<LoopLikeOpInterface>(op);
-      for (BlockArgument argument : block.getArguments()) {
-        OpOperand *init = loop ? loop.getTiedLoopInit(argument) : nullptr;
-        changed |= join(argument, init ? get(init->get()) : inits);
-      }
-      if (!block.mightHaveTerminator())
+      for (BlockArgument argument : block.getArguments())
+        if (!positional)
+          changed |= join(argument, all);
+      if (!positional || !block.mightHaveTerminator())
         continue;
       OperandRange yields = block.getTerminator()->getOperands();
-      Bits all;
-      for (Value yield : yields) {
-        all.contents |= get(yield).contents;
-        all.shape |= get(yield).shape;
-      }
-      bool positional = yields.size() == op->getNumResults();
-      for (OpResult result : op->getResults()) {
-        Bits add = positional ? get(yields[result.getResultNumber()]) : all;
-        if (divergent)
-          add = {true, isa<ShapedType>(result.getType())};
-        changed |= join(result, add);
-      }
-      if (loop)
-        for (BlockArgument argument : block.getArguments()) {
-          OpOperand *yielded = loop.getTiedLoopYieldedValue(argument);
-          if (yielded)
-            changed |= join(argument, get(yielded->get()));
-        }
+      for (auto [result, yield] : llvm::zip(op->getResults(), yields))
+        changed |= join(result, get(yield));
     }
+  if (auto loop = dyn_cast<scf::ForOp>(op)) {
+    OperandRange yields = loop.getBody()->getTerminator()->getOperands();
+    for (auto [init, argument, yield] : llvm::zip(
+             loop.getInitArgs(), loop.getRegionIterArgs(), yields)) {
+      changed |= join(argument, get(init));
+      changed |= join(argument, get(yield));
+    }
+    for (auto [init, result] :
+         llvm::zip(loop.getInitArgs(), loop.getResults()))
+      changed |= join(result, get(init));
+    changed |= join(loop.getInductionVar(), {divergent, false});
+  }
+  for (Value result : op->getResults()) {
+    if (!positional)
+      changed |= join(result, all);
+    if (divergent)
+      changed |= join(result, {true, isa<ShapedType>(result.getType())});
+  }
   return changed;
 }
 
@@ -179,20 +239,25 @@ bool RankDependence::visitCall(Operation *op) {
     }
     for (Value result : op->getResults())
       changed |= join(result, from);
-    return changed;
+    changed |= visitBuffers(op, from);
+  return changed;
   }
+  // A call that only some ranks make leaves buffers that differ.
+  bool isSkippedBySome = getDivergentParent(op) != nullptr;
   for (auto [operand, argument] :
        llvm::zip(op->getOperands(), callee.getArguments())) {
     changed |= join(argument, get(operand));
     // What a callee writes to a buffer comes back.
     if (isa<MemRefType>(operand.getType()))
-      changed |= join(operand, {get(argument).contents, false});
+      changed |= join(operand, {get(argument).contents || isSkippedBySome,
+                                false});
   }
+  bool divergent = hasDivergentBranch(callee.getFunctionBody());
   for (Block &block : callee.getFunctionBody())
     if (block.getTerminator()->hasTrait<OpTrait::ReturnLike>())
       for (auto [result, value] :
            llvm::zip(op->getResults(), block.getTerminator()->getOperands()))
-        changed |= join(result, get(value));
+        changed |= join(result, divergent ? Bits{true, true} : get(value));
   return changed;
 }
 
@@ -204,8 +269,25 @@ bool RankDependence::isDivergent(Operation *op) const {
            isDependent(loop.getUpperBound()) || isDependent(loop.getStep());
   if (auto loop = dyn_cast<scf::WhileOp>(op))
     return isDependent(loop.getConditionOp().getCondition());
+  if (auto branch = dyn_cast<BranchOpInterface>(op)) {
+    // Operands that are passed on decide nothing.
+    unsigned passed = 0;
+    for (unsigned i = 0; i < op->getNumSuccessors(); ++i)
+      passed += branch.getSuccessorOperands(i).getForwardedOperands().size();
+    return llvm::any_of(op->getOperands().drop_back(passed), [&](Value value) {
+      return isDependent(value);
+    });
+  }
   return llvm::any_of(op->getOperands(), [&](Value operand) {
     return isDependent(operand) && !isa<ShapedType>(operand.getType());
+  });
+}
+
+bool RankDependence::hasDivergentBranch(Region &region) const {
+  return llvm::any_of(region, [&](Block &block) {
+    return block.mightHaveTerminator() &&
+           block.getTerminator()->getNumSuccessors() > 1 &&
+           isDivergent(block.getTerminator());
   });
 }
 

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -14,8 +15,11 @@ using namespace mlir::shardq::detail;
 //===----------------------------------------------------------------------===//
 
 LogicalResult PlanOp::verify() {
-  if (getSlots() < 1)
-    return emitOpError("has ") << getSlots() << " slots, expected 1 or more";
+  int64_t slots = getSlots(), slotBytes = getSlotBytes();
+  if (slots < 1)
+    return emitOpError("has ") << slots << " slots, expected 1 or more";
+  if (failed(verifyNotNegative(*this, "slot_bytes", slotBytes)))
+    return failure();
   int64_t end = 0;
   StringRef previous;
   for (auto channel : getChannels().getAsRange<ChannelAttr>()) {
@@ -24,13 +28,16 @@ LogicalResult PlanOp::verify() {
              << channel.getName() << "\" begins at " << channel.getOffset()
              << ", expected at or behind " << end << ", the end of \""
              << previous << "\"";
-    end = channel.getOffset() + channel.getGenerations() * channel.getBytes();
+    int64_t bytes;
+    if (llvm::MulOverflow(channel.getGenerations(), channel.getBytes(),
+                          bytes) ||
+        llvm::AddOverflow(channel.getOffset(), bytes, end) || end > slotBytes)
+      return emitOpError("slot_bytes is ")
+             << slotBytes << ", expected at least the end of channel \""
+             << channel.getName() << "\": " << channel.getOffset() << " + "
+             << channel.getGenerations() << " * " << channel.getBytes();
     previous = channel.getName();
   }
-  if (end > int64_t(getSlotBytes()))
-    return emitOpError("slot_bytes is ")
-           << getSlotBytes() << ", expected at least " << end
-           << ", the end of channel \"" << previous << "\"";
   return success();
 }
 
@@ -92,8 +99,10 @@ LogicalResult WorkspaceOp::verify() {
     if (ShapedType::isDynamic(size))
       return emitOpError("result is ")
              << type << ", expected static sizes behind dimension 0";
-  if (!type.getElementType().isIntOrFloat())
-    return emitOpError("result is ") << type << ", expected numbers";
+  if (!type.getElementType().isIntOrFloat() ||
+      type.getElementTypeBitWidth() % 8 != 0)
+    return emitOpError("result is ")
+           << type << ", expected numbers of whole bytes";
   return success();
 }
 
@@ -110,13 +119,15 @@ LogicalResult WorkspaceOp::verifySymbolUses(SymbolTableCollection &symbols) {
   }
   auto channel = cast<ChannelAttr>(plan.getChannels()[getChannel()]);
   auto type = cast<MemRefType>(getResult().getType());
-  int64_t rowBytes = type.getElementTypeBitWidth() / 8;
-  for (int64_t size : type.getShape().drop_front(type.getRank() ? 1 : 0))
-    rowBytes *= size;
-  if (rowBytes > channel.getBytes())
-    return emitOpError("one row is ")
-           << rowBytes << " bytes, expected at most " << channel.getBytes()
-           << ", those of channel \"" << channel.getName() << "\"";
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  bool overflow = false;
+  for (int64_t size : type.getShape())
+    overflow |= llvm::MulOverflow(bytes, ShapedType::isDynamic(size) ? 1 : size,
+                                  bytes);
+  if (overflow || bytes > channel.getBytes())
+    return emitOpError("result is ")
+           << type << ", expected at most " << channel.getBytes()
+           << " bytes, those of channel \"" << channel.getName() << "\"";
   return verifySymmetric(*this, "result", type, plan.getMeshAttr());
 }
 
@@ -131,7 +142,7 @@ void WorkspaceOp::getEffects(Effects &effects) {
 
 LogicalResult PushOp::verify() {
   if (failed(verifyExchangeShapes(*this, getDirection(), getSources(), {},
-                                  shaped(getInbox()))) ||
+                                  "inbox", shaped(getInbox()))) ||
       failed(verifySymmetric(*this, "inbox", getInbox().getType(),
                              getMeshAttr())) ||
       failed(verifyNotNegative(*this, "capacity", getCapacity())) ||
@@ -143,7 +154,8 @@ LogicalResult PushOp::verify() {
 LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyExchangeHeads(*this, symbols, getMeshAttr(), getAxisAttr(),
                              getDirection(), shaped(getSources().front()),
-                             shaped(getInbox()), getOffsets().getType());
+                             "inbox", shaped(getInbox()),
+                             getOffsets().getType());
 }
 
 /// `push`, `signal` and `wait` stay in program order among themselves and

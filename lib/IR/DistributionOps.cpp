@@ -11,6 +11,25 @@ using namespace mlir;
 using namespace mlir::shardq;
 using namespace mlir::shardq::detail;
 
+ParseResult mlir::shardq::parseDirection(OpAsmParser &parser,
+                                         DirectionAttr &direction) {
+  StringRef keyword;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&keyword))
+    return failure();
+  std::optional<Direction> value = symbolizeDirection(keyword);
+  if (!value)
+    return parser.emitError(loc, "unknown direction '")
+           << keyword << "', expected 'heads_to_tokens' or 'tokens_to_heads'";
+  direction = DirectionAttr::get(parser.getContext(), *value);
+  return success();
+}
+
+void mlir::shardq::printDirection(OpAsmPrinter &printer, Operation *,
+                                  DirectionAttr direction) {
+  printer << stringifyDirection(direction.getValue());
+}
+
 //===----------------------------------------------------------------------===//
 // CountDecodeRowsOp
 //===----------------------------------------------------------------------===//
@@ -159,44 +178,20 @@ struct TakeAllRows : OpRewritePattern<TakeRowsOp> {
   }
 };
 
-/// In a world of one rank the local rows are the leading rows of the step.
-struct TakeLocalRowsOfOneRank : OpRewritePattern<TakeRowsOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(TakeRowsOp op,
-                                PatternRewriter &rewriter) const override {
-    auto local = op.getRows().getDefiningOp<LocalRowsOp>();
-    if (op.isOnBuffers() || !local)
-      return failure();
-    MeshAxis over =
-        lookupMeshAxis(op, local.getMeshAttr(), local.getAxis());
-    if (!over || over.axis.getSize() != 1)
-      return failure();
-    SmallVector<OpFoldResult> sizes =
-        tensor::getMixedSizes(rewriter, op.getLoc(), op.getSource());
-    sizes.front() = tensor::getMixedSize(rewriter, op.getLoc(), op.getRows(), 0);
-    SmallVector<OpFoldResult> zeros(sizes.size(), rewriter.getIndexAttr(0));
-    SmallVector<OpFoldResult> ones(sizes.size(), rewriter.getIndexAttr(1));
-    rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(
-        op, cast<RankedTensorType>(op->getResult(0).getType()), op.getSource(),
-        zeros, sizes, ones);
-    return success();
-  }
-};
-
 } // namespace
 
 void TakeRowsOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                              MLIRContext *context) {
-  patterns.add<TakeAllRows, TakeLocalRowsOfOneRank>(context);
+  patterns.add<TakeAllRows>(context);
 }
 
 //===----------------------------------------------------------------------===//
 // ExchangeOp
 //===----------------------------------------------------------------------===//
 
-LogicalResult mlir::shardq::detail::verifyExchangeShapes(Operation *op, Direction direction,
-                                           ValueRange sources, Value after,
-                                           ShapedType result) {
+LogicalResult mlir::shardq::detail::verifyExchangeShapes(
+    Operation *op, Direction direction, ValueRange sources, Value after,
+    StringRef resultName, ShapedType result) {
   bool toTokens = direction == Direction::HeadsToTokens;
   if (sources.empty() || sources.size() > (toTokens ? 2u : 1u))
     return op->emitOpError("has ")
@@ -207,7 +202,7 @@ LogicalResult mlir::shardq::detail::verifyExchangeShapes(Operation *op, Directio
   for (Value source : sources) {
     ShapedType type = shaped(source);
     if (failed(verifyRank(op, "source", type, result.getRank())) ||
-        failed(verifySameElement(op, "source", type, "result", result)) ||
+        failed(verifySameElement(op, "source", type, resultName, result)) ||
         failed(verifyStaticDim(op, "heads", {"source", type, 1})) ||
         failed(verifySameDim(op, "rows", {"source", type, 0},
                              {"source", first, 0})) ||
@@ -222,23 +217,26 @@ LogicalResult mlir::shardq::detail::verifyExchangeShapes(Operation *op, Directio
       return op->emitOpError("has two sources of rank 2, expected rank 3");
     }
   }
-  if (failed(verifyStaticDim(op, "heads", {"result", result, 1})))
+  if (failed(verifyStaticDim(op, "heads", {resultName, result, 1})))
+    return failure();
+  if (result.getRank() == 3 &&
+      failed(verifyStaticDim(op, "head dimension", {resultName, result, 2})))
     return failure();
   if (result.getRank() == 3 && result.getDimSize(2) != width)
-    return op->emitOpError("result has ")
-           << result.getDimSize(2) << " values a head, expected " << width
+    return op->emitOpError("'")
+           << resultName << "' has " << result.getDimSize(2) << " values a head, expected " << width
            << " as the sources together";
   if (!after)
     return success();
   if (toTokens)
     return op->emitOpError("has 'after', expected only when tokens_to_heads");
   if (failed(verifyRank(op, "after", after.getType(), result.getRank())) ||
-      failed(verifySameElement(op, "after", after.getType(), "result", result)))
+      failed(verifySameElement(op, "after", after.getType(), resultName, result)))
     return failure();
   for (int64_t dim = 1; dim < result.getRank(); ++dim)
     if (failed(verifySameDim(op, dim == 1 ? "heads" : "values a head",
                              {"after", after.getType(), unsigned(dim)},
-                             {"result", result, unsigned(dim)})))
+                             {resultName, result, unsigned(dim)})))
       return failure();
   return success();
 }
@@ -247,8 +245,9 @@ LogicalResult mlir::shardq::detail::verifyExchangeHeads(Operation *op,
                                           SymbolTableCollection &symbols,
                                           FlatSymbolRefAttr mesh,
                                           StringAttr axis, Direction direction,
-                                          ShapedType source, ShapedType result,
-                                          Type offsets) {
+                                          ShapedType source,
+                                          StringRef resultName,
+                                          ShapedType result, Type offsets) {
   if (failed(verifyOffsets(op, symbols, mesh, axis, "offsets", offsets)))
     return failure();
   int64_t ranks = verifyAxis(op, symbols, mesh, axis).getSize();
@@ -258,7 +257,7 @@ LogicalResult mlir::shardq::detail::verifyExchangeHeads(Operation *op,
   if (all == local * ranks)
     return success();
   return op->emitOpError("'")
-         << (toTokens ? "result" : "source") << "' has " << all
+         << (toTokens ? resultName : "source") << "' has " << all
          << " heads, expected " << local * ranks << ": " << local << " on each of "
          << ranks << " ranks";
 }
@@ -277,7 +276,8 @@ LogicalResult mlir::shardq::detail::verifySymmetric(Operation *op, StringRef nam
 LogicalResult ExchangeOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)) ||
       failed(verifyExchangeShapes(*this, getDirection(), getSources(),
-                                  getAfter(), getOutType(0))))
+                                  getAfter(), isOnBuffers() ? "outs" : "result",
+                                  getOutType(0))))
     return failure();
   if (isOnBuffers())
     return verifySymmetric(*this, "outs", getOutType(0), getMeshAttr());
@@ -290,7 +290,8 @@ LogicalResult ExchangeOp::verify() {
 LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyExchangeHeads(*this, symbols, getMeshAttr(), getAxisAttr(),
                              getDirection(), shaped(getSources().front()),
-                             getOutType(0), getOffsets().getType());
+                             isOnBuffers() ? "outs" : "result", getOutType(0),
+                             getOffsets().getType());
 }
 
 void ExchangeOp::getEffects(Effects &effects) {
@@ -347,7 +348,8 @@ struct ExchangeBack : OpRewritePattern<ExchangeOp> {
   }
 };
 
-/// With one rank, heads_to_tokens drops the decode rows and joins the parts.
+/// With one rank, heads_to_tokens drops the decode rows and joins the parts:
+/// the one rank's tokens are all tokens in order, if the split says so.
 struct ExchangeOfOneRank : OpRewritePattern<ExchangeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ExchangeOp op,
@@ -355,7 +357,11 @@ struct ExchangeOfOneRank : OpRewritePattern<ExchangeOp> {
     if (op.isOnBuffers() || op.getDirection() != Direction::HeadsToTokens)
       return failure();
     MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
-    if (!over || over.axis.getSize() != 1)
+    auto split = op.getIds().getDefiningOp<ZigzagSplitOp>();
+    if (!over || over.axis.getSize() != 1 || !split || split.isOnBuffers() ||
+        op.getIds() != split->getResult(0) ||
+        op.getOffsets() != split->getResult(1) ||
+        op.getDecodes() != split.getDecodes())
       return failure();
     Location loc = op.getLoc();
     Value rows = createGroupRows(rewriter, loc, op.getOffsets(),

@@ -182,8 +182,9 @@ LogicalResult IndexerOp::verify() {
 }
 
 bool IndexerOp::isRowOperand(OpOperand &operand) {
-  Value value = operand.get();
-  return value != getKeys() && value != getTable();
+  unsigned number = operand.getOperandNumber();
+  return number != getKeysMutable().getOperandNumber() &&
+         number != getTableMutable().getOperandNumber();
 }
 
 LogicalResult
@@ -254,8 +255,11 @@ LogicalResult ConvertIndicesOp::verify() {
 }
 
 bool ConvertIndicesOp::isRowOperand(OpOperand &operand) {
-  Value value = operand.get();
-  return value != getTable() && value != getWorkspaceStart();
+  if (operand.getOperandNumber() == getTableMutable().getOperandNumber())
+    return false;
+  MutableOperandRange starts = getWorkspaceStartMutable();
+  return starts.empty() ||
+         operand.getOperandNumber() != starts[0].getOperandNumber();
 }
 
 LogicalResult
@@ -360,8 +364,11 @@ SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 bool SparseMlaOp::isRowOperand(OpOperand &operand) {
-  Value value = operand.get();
-  return value != getKv() && value != getSink();
+  if (operand.getOperandNumber() == getKvMutable().getOperandNumber())
+    return false;
+  MutableOperandRange sinks = getSinkMutable();
+  return sinks.empty() ||
+         operand.getOperandNumber() != sinks[0].getOperandNumber();
 }
 
 LogicalResult

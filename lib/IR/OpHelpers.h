@@ -51,13 +51,14 @@ LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbols,
 /// Shapes and element types of `exchange` and `push`.
 LogicalResult verifyExchangeShapes(Operation *op, Direction direction,
                                    ValueRange sources, Value after,
-                                   ShapedType result);
+                                   StringRef resultName, ShapedType result);
 
 /// Axis, offsets and head counts of `exchange` and `push`.
 LogicalResult verifyExchangeHeads(Operation *op, SymbolTableCollection &symbols,
                                   FlatSymbolRefAttr mesh, StringAttr axis,
                                   Direction direction, ShapedType source,
-                                  ShapedType result, Type offsets);
+                                  StringRef resultName, ShapedType result,
+                                  Type offsets);
 
 /// The memref is in symmetric memory of the mesh.
 LogicalResult verifySymmetric(Operation *op, StringRef name, Type type,

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/Analysis/ExchangeSchedule.h"
+#include "shardq/Analysis/Placement.h"
 #include "shardq/IR/ShardQ.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -54,6 +55,7 @@ public:
 
 private:
   LogicalResult collect();
+  LogicalResult prepareBuffer(ExchangeOp op);
   ChannelKey getKey(ExchangeOp op);
   int64_t getCapacity(ExchangeOp op);
   int64_t getRankRows(int64_t ranks) const;
@@ -73,6 +75,38 @@ private:
 
 } // namespace
 
+/// The exchange's destination is an allocation that nothing touches before the
+/// exchange fills it: the workspace takes its place.
+LogicalResult Planner::prepareBuffer(ExchangeOp op) {
+  Value out = op.getOuts().front();
+  auto alloc = out.getDefiningOp<memref::AllocOp>();
+  if (!alloc || alloc->getBlock() != op->getBlock())
+    return op.emitOpError("writes to a buffer that is not a memref.alloc of its "
+                          "block: the workspace takes its place");
+  for (Operation *user : llvm::make_early_inc_range(out.getUsers())) {
+    Operation *place = op->getBlock()->findAncestorOpInBlock(*user);
+    if (user == op || (place && op->isBeforeInBlock(place) &&
+                       !isa<memref::DeallocOp, ExchangeOp>(user)))
+      continue;
+    // The heap is freed as a whole.
+    if (isa<memref::DeallocOp>(user)) {
+      user->erase();
+      continue;
+    }
+    // Bufferization makes views early; the workspace stands at the exchange.
+    if (isa<memref::MemorySpaceCastOp>(user) && place == user) {
+      user->moveAfter(op);
+      continue;
+    }
+    InFlightDiagnostic diag =
+        op.emitOpError("writes to a buffer that has another use before it, or "
+                       "is another exchange's too");
+    diag.attachNote(user->getLoc()) << "the other use is here";
+    return diag;
+  }
+  return success();
+}
+
 LogicalResult Planner::collect() {
   WalkResult result = module.walk([&](ExchangeOp op) {
     if (!op.isOnBuffers()) {
@@ -88,23 +122,14 @@ LogicalResult Planner::collect() {
           << ": a module's exchanges share one mesh";
       return WalkResult::interrupt();
     }
-    if (!op.getOuts().front().getDefiningOp<memref::AllocOp>()) {
-      op.emitOpError("writes to a buffer that is not a memref.alloc: the "
-                     "workspace takes its place");
-      return WalkResult::interrupt();
-    }
     exchanges.push_back(op);
     return WalkResult::advance();
   });
   if (result.wasInterrupted())
     return failure();
-  // The workspace will stand at the exchange, and views of it behind.
   for (ExchangeOp op : exchanges)
-    for (Operation *user : llvm::make_early_inc_range(
-             op.getOuts().front().getUsers()))
-      if (isa<memref::MemorySpaceCastOp>(user) &&
-          user->getBlock() == op->getBlock() && user->isBeforeInBlock(op))
-        user->moveAfter(op);
+    if (failed(prepareBuffer(op)))
+      return failure();
   return success();
 }
 
@@ -309,7 +334,7 @@ LogicalResult Planner::run() {
     if (!inRange(value))
       return module.emitError("shardq-plan-workspace: ")
              << name << " is " << value << ", expected 1 to 2147483647";
-  if (failed(collect()))
+  if (failed(verifyInFunctionsOf(module)) || failed(collect()))
     return failure();
   setGates();
   if (exchanges.empty())

@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/ShardQ.h"
@@ -33,11 +34,20 @@ using namespace mlir::shardq;
 
 namespace {
 
-/// The values that every attention of a step shares.
+/// The decision for one top-k width, and what is versioned under it outside
+/// the attentions' branches.
+struct Gate {
+  SplitGateOp op;
+  llvm::DenseMap<Value, Value> locals;
+};
+
+/// The values that every attention of a step over one mesh shares.
 struct Step {
   Value rows, decodes, ids, offsets, mine;
-  /// Gate of each top-k width.
-  llvm::SmallDenseMap<int64_t, SplitGateOp> gates;
+  /// Request and visible length of the own rows, whatever the gate says.
+  llvm::DenseMap<Value, Value> locals;
+  /// By top-k width.
+  llvm::SmallDenseMap<int64_t, Gate> gates;
 };
 
 /// An attention that can be rewritten.
@@ -90,13 +100,17 @@ Value sliceRows(OpBuilder &builder, Location loc, Value value,
                                         offsets, sizes, ones);
 }
 
+bool haveOneGate(const Candidate &a, const Candidate &b) {
+  return a.expand == b.expand && a.mesh == b.mesh && a.topk == b.topk;
+}
+
 /// Rewrites one function.
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, StringRef axis,
                    int64_t minTokens, bool remarks)
       : function(function), axis(axis), minTokens(minTokens), remarks(remarks),
-        builder(function.getContext()) {}
+        builder(function.getContext()), dominance(function) {}
 
   void run();
 
@@ -108,8 +122,10 @@ private:
 
   // Emission.
   Step &getStep(const Candidate &candidate);
-  SplitGateOp getGate(const Candidate &candidate);
+  Gate &getGate(const Candidate &candidate);
   Value getLocal(Value value, const Candidate &candidate, IRMapping &inBranch);
+  bool isTakenTwice(Value value, const Candidate &candidate);
+  bool setInsertionPointForShared(Value value, const Candidate &candidate);
   Value takeShared(Value value, const Candidate &candidate);
   void cloneOnMyRows(Operation *indexOp, const Candidate &candidate,
                      IRMapping &inBranch);
@@ -124,6 +140,7 @@ private:
   int64_t minTokens;
   bool remarks;
   OpBuilder builder;
+  DominanceInfo dominance;
 
   SmallVector<Candidate> candidates;
   llvm::DenseMap<Operation *, unsigned> candidateOf;
@@ -132,9 +149,7 @@ private:
   llvm::MapVector<Operation *, std::optional<unsigned>> indexOps;
   /// A candidate that an index op feeds.
   llvm::DenseMap<Operation *, unsigned> anyCandidate;
-  llvm::MapVector<ExpandRowsOp, Step> steps;
-  /// Local values that stand outside the branches.
-  llvm::DenseMap<Value, Value> locals;
+  llvm::DenseMap<std::pair<Operation *, Attribute>, Step> steps;
 };
 
 } // namespace
@@ -200,7 +215,15 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
       return std::nullopt;
     }
   }
+  if (op.getOutType(0).getDimSize(0) == 0) {
+    why << "it has no rows";
+    return std::nullopt;
+  }
   int64_t topk = cast<ShapedType>(op.getSlots().getType()).getDimSize(1);
+  if (topk == 0) {
+    why << "its slots have no columns";
+    return std::nullopt;
+  }
   if (ShapedType::isDynamic(topk)) {
     why << "the width of its slots is dynamic, and the gate needs the top-k";
     return std::nullopt;
@@ -252,12 +275,13 @@ void FunctionRewriter::collectIndexOps() {
         anyCandidate.try_emplace(producer, number);
       }
   }
+  auto getUserCandidate = [&](Operation *user) {
+    return candidateOf.contains(user) ? candidateOf.lookup(user)
+                                      : anyCandidate.lookup(user);
+  };
   auto sameGate = [&](Operation *user, Operation *op) {
-    const Candidate &a = candidates[candidateOf.contains(user)
-                                        ? candidateOf.lookup(user)
-                                        : anyCandidate.lookup(user)];
-    const Candidate &b = candidates[anyCandidate.lookup(op)];
-    return a.expand == b.expand && a.mesh == b.mesh && a.topk == b.topk;
+    return haveOneGate(candidates[getUserCandidate(user)],
+                       candidates[anyCandidate.lookup(op)]);
   };
   auto isLocalUse = [&](OpOperand &use, Operation *op) {
     Operation *user = use.getOwner();
@@ -270,9 +294,12 @@ void FunctionRewriter::collectIndexOps() {
   bool changed = true;
   while (changed) {
     changed = all.remove_if([&](Operation *op) {
-      return !llvm::all_of(op->getUses(), [&](OpOperand &use) {
-        return isLocalUse(use, op);
-      });
+      // The gate stands behind the step's expand_rows.
+      ExpandRowsOp expand = candidates[anyCandidate.lookup(op)].expand;
+      return !dominance.properlyDominates(expand.getOperation(), op) ||
+             !llvm::all_of(op->getUses(), [&](OpOperand &use) {
+               return isLocalUse(use, op);
+             });
     });
   }
   function.walk([&](Operation *op) {
@@ -311,7 +338,8 @@ void FunctionRewriter::chooseOwners() {
 
 Step &FunctionRewriter::getStep(const Candidate &candidate) {
   ExpandRowsOp expand = candidate.expand;
-  auto [entry, isNew] = steps.try_emplace(expand);
+  auto [entry, isNew] =
+      steps.try_emplace({expand.getOperation(), candidate.mesh});
   Step &step = entry->second;
   if (!isNew)
     return step;
@@ -343,7 +371,7 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
   // Request and visible length of the own rows serve every layer.
   for (Value perRow : expand->getResults())
     if (!perRow.use_empty())
-      locals[perRow] =
+      step.locals[perRow] =
           TakeRowsOp::create(builder, loc,
                              TypeRange{withDynamicRows(perRow.getType())},
                              perRow, step.mine, ValueRange{})
@@ -351,15 +379,15 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
   return step;
 }
 
-SplitGateOp FunctionRewriter::getGate(const Candidate &candidate) {
+Gate &FunctionRewriter::getGate(const Candidate &candidate) {
   Step &step = getStep(candidate);
-  SplitGateOp &gate = step.gates[candidate.topk];
-  if (gate)
+  Gate &gate = step.gates[candidate.topk];
+  if (gate.op)
     return gate;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointAfterValue(step.mine);
   ExpandRowsOp expand = candidate.expand;
-  gate = SplitGateOp::create(
+  gate.op = SplitGateOp::create(
       builder, expand.getLoc(), builder.getI1Type(), step.offsets,
       expand.getQueryStart(), expand.getSeqLens(), step.decodes, step.rows,
       builder.getI64IntegerAttr(minTokens),
@@ -367,26 +395,47 @@ SplitGateOp FunctionRewriter::getGate(const Candidate &candidate) {
   return gate;
 }
 
-/// `scf.if %gate { take_rows %value } else { %value }`, once for all layers
-/// that use the value.
-Value FunctionRewriter::takeShared(Value value, const Candidate &candidate) {
-  Value &local = locals[value];
-  if (local)
-    return local;
-  SplitGateOp gate = getGate(candidate);
-  Value mine = getStep(candidate).mine;
-  OpBuilder::InsertionGuard guard(builder);
-  // Behind both; one of them stands behind the other, since an attention that
-  // both reach is behind both.
-  builder.setInsertionPointAfter(gate);
+/// Several ops under the candidate's gate take rows of the value.
+bool FunctionRewriter::isTakenTwice(Value value, const Candidate &candidate) {
+  return llvm::count_if(value.getUses(), [&](OpOperand &use) {
+           Operation *user = use.getOwner();
+           unsigned of;
+           if (candidateOf.contains(user))
+             of = candidateOf.lookup(user);
+           else if (indexOps.contains(user))
+             of = anyCandidate.lookup(user);
+           else
+             return false;
+           return cast<RowWiseOpInterface>(user).isRowOperand(use) &&
+                  haveOneGate(candidates[of], candidate);
+         }) > 1;
+}
+
+/// Behind the value and its gate, where every user of both can see the result;
+/// false where there is no such place.
+bool FunctionRewriter::setInsertionPointForShared(Value value,
+                                                  const Candidate &candidate) {
+  SplitGateOp gate = getGate(candidate).op;
+  if (dominance.properlyDominates(value, gate.getOperation())) {
+    builder.setInsertionPointAfter(gate);
+    return true;
+  }
   Operation *producer = value.getDefiningOp();
-  if (producer && producer->getBlock() == gate->getBlock() &&
-      gate->isBeforeInBlock(producer))
-    builder.setInsertionPointAfter(producer);
+  if (!producer || !dominance.properlyDominates(gate.getOperation(), producer))
+    return false;
+  builder.setInsertionPointAfter(producer);
+  return true;
+}
+
+/// `scf.if %gate { take_rows %value } else { %value }`, once for all layers
+/// that use the value, where the builder stands.
+Value FunctionRewriter::takeShared(Value value, const Candidate &candidate) {
+  Gate &gate = getGate(candidate);
+  Value mine = getStep(candidate).mine;
   Location loc = value.getLoc();
   Type type = withDynamicRows(value.getType());
   auto branch = scf::IfOp::create(
-      builder, loc, gate.getResult(),
+      builder, loc, gate.op.getResult(),
       [&](OpBuilder &b, Location l) {
         Value taken = TakeRowsOp::create(b, l, TypeRange{type}, value, mine,
                                          ValueRange{})
@@ -396,31 +445,23 @@ Value FunctionRewriter::takeShared(Value value, const Candidate &candidate) {
       [&](OpBuilder &b, Location l) {
         scf::YieldOp::create(b, l, castTo(b, l, value, type));
       });
-  return local = branch.getResult(0);
-}
-
-/// Where `value` can be taken once for several layers: it stands in the block
-/// of the gate, or is visible there.
-static bool isVisibleAtGate(Value value, SplitGateOp gate) {
-  return value.getParentRegion() == gate->getParentRegion() ||
-         value.getParentRegion()->isAncestor(gate->getParentRegion());
+  return gate.locals[value] = branch.getResult(0);
 }
 
 Value FunctionRewriter::getLocal(Value value, const Candidate &candidate,
                                  IRMapping &inBranch) {
   if (Value mapped = inBranch.lookupOrNull(value))
     return mapped;
-  if (Value local = locals.lookup(value))
+  if (Value local = getStep(candidate).locals.lookup(value))
+    return local;
+  if (Value local = getGate(candidate).locals.lookup(value))
     return local;
   // A row operand from elsewhere: taken once where several ops use it.
-  auto isRowUse = [&](OpOperand &use) {
-    return (candidateOf.contains(use.getOwner()) ||
-            indexOps.contains(use.getOwner())) &&
-           cast<RowWiseOpInterface>(use.getOwner()).isRowOperand(use);
-  };
-  if (llvm::count_if(value.getUses(), isRowUse) > 1 &&
-      isVisibleAtGate(value, getGate(candidate)))
-    return takeShared(value, candidate);
+  if (isTakenTwice(value, candidate)) {
+    OpBuilder::InsertionGuard guard(builder);
+    if (setInsertionPointForShared(value, candidate))
+      return takeShared(value, candidate);
+  }
   Value taken = TakeRowsOp::create(builder, value.getLoc(),
                                    TypeRange{withDynamicRows(value.getType())},
                                    value, getStep(candidate).mine, ValueRange{})
@@ -434,11 +475,14 @@ void FunctionRewriter::cloneOnMyRows(Operation *indexOp,
                                      const Candidate &candidate,
                                      IRMapping &inBranch) {
   auto rowWise = cast<RowWiseOpInterface>(indexOp);
-  IRMapping operands;
+  // By operand and not by value: one value may be rows here and a table there.
+  SmallVector<Value> operands;
   for (OpOperand &operand : indexOp->getOpOperands())
-    if (rowWise.isRowOperand(operand))
-      operands.map(operand.get(), getLocal(operand.get(), candidate, inBranch));
-  Operation *clone = builder.clone(*indexOp, operands);
+    operands.push_back(rowWise.isRowOperand(operand)
+                           ? getLocal(operand.get(), candidate, inBranch)
+                           : operand.get());
+  Operation *clone = builder.clone(*indexOp);
+  clone->setOperands(operands);
   for (auto [result, local] :
        llvm::zip_equal(indexOp->getResults(), clone->getResults())) {
     local.setType(withDynamicRows(result.getType()));
@@ -472,19 +516,19 @@ static void mapSharedBack(OpBuilder &builder, Operation *op,
 
 void FunctionRewriter::versionShared(Operation *indexOp,
                                      const Candidate &candidate) {
-  SplitGateOp gate = getGate(candidate);
+  Gate &gate = getGate(candidate);
   builder.setInsertionPointAfter(indexOp);
   // Operands that were versioned must be mapped back; expand_rows and taken
   // arguments still exist with all rows.
   llvm::DenseMap<Value, Value> versioned;
   for (Value operand : indexOp->getOperands())
     if (indexOps.contains(operand.getDefiningOp()))
-      versioned[operand] = locals.lookup(operand);
+      versioned[operand] = gate.locals.lookup(operand);
   SmallVector<Type> types;
   for (Type type : indexOp->getResultTypes())
     types.push_back(withDynamicRows(type));
   auto branch = scf::IfOp::create(builder, indexOp->getLoc(), types,
-                                  gate.getResult(), /*withElseRegion=*/true);
+                                  gate.op.getResult(), /*withElseRegion=*/true);
   auto yieldAll = [&](IRMapping &inBranch) {
     SmallVector<Value> yields;
     for (auto [result, type] : llvm::zip_equal(indexOp->getResults(), types))
@@ -502,7 +546,7 @@ void FunctionRewriter::versionShared(Operation *indexOp,
   yieldAll(closed);
   for (auto [result, local] :
        llvm::zip_equal(indexOp->getResults(), branch.getResults()))
-    locals[result] = local;
+    gate.locals[result] = local;
 }
 
 /// The open branch: returns the values of the chosen results.
@@ -593,7 +637,7 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
 
 void FunctionRewriter::version(const Candidate &candidate) {
   SparseMlaOp op = candidate.op;
-  SplitGateOp gate = getGate(candidate);
+  Gate &gate = getGate(candidate);
   builder.setInsertionPoint(op);
   SmallVector<unsigned> results;
   SmallVector<Type> types;
@@ -603,7 +647,7 @@ void FunctionRewriter::version(const Candidate &candidate) {
       types.push_back(result.getType());
     }
   auto branch = scf::IfOp::create(builder, op.getLoc(), types,
-                                  gate.getResult(), /*withElseRegion=*/true);
+                                  gate.op.getResult(), /*withElseRegion=*/true);
   builder.setInsertionPointToStart(branch.thenBlock());
   SmallVector<Value> yields = emitTokenSharded(candidate, results);
   scf::YieldOp::create(builder, op.getLoc(), yields);
@@ -614,7 +658,8 @@ void FunctionRewriter::version(const Candidate &candidate) {
   for (auto &[indexOp, owner] : indexOps)
     if (!owner)
       for (Value result : indexOp->getResults())
-        versioned[result] = locals.lookup(result);
+        if (Value local = gate.locals.lookup(result))
+          versioned[result] = local;
   for (auto &[indexOp, owner] : indexOps) {
     if (!owner || candidates[*owner].op != op)
       continue;

@@ -1,7 +1,6 @@
 //===- VerifyExchanges.cpp - Same exchanges on every rank -----------------===//
 
 #include "shardq/Transforms/Passes.h"
-#include "mlir/Interfaces/CallInterfaces.h"
 #include "shardq/Analysis/RankDependence.h"
 #include "shardq/IR/ShardQ.h"
 
@@ -21,11 +20,7 @@ LogicalResult mlir::shardq::verifySameExchangesOnAllRanks(ModuleOp module) {
     return success();
   RankDependence dependence(module);
   WalkResult result = module.walk([&](Operation *op) {
-    auto call = dyn_cast<CallOpInterface>(op);
-    bool reaches =
-        isCollective(op) ||
-        (call && collective.contains(call.resolveCallableInTable(&symbols)));
-    if (!reaches)
+    if (!isCollective(op) && !mayCall(op, collective, symbols))
       return WalkResult::advance();
     Operation *divergent = dependence.getDivergentParent(op);
     if (!divergent)

@@ -1,9 +1,12 @@
 //===- VerifyProtocol.cpp - No exchange overwrites unread rows ------------===//
 
 #include "shardq/Transforms/Passes.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "shardq/Analysis/ExchangeSchedule.h"
+#include "shardq/Analysis/Placement.h"
 #include "shardq/IR/ShardQ.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQVERIFYPROTOCOL
@@ -28,15 +31,68 @@ static LogicalResult expectNext(PushOp push, Operation *next) {
   if (found && found.getChannel() == push.getChannel() &&
       found.getExchange() == push.getExchange() &&
       found.getDirection() == push.getDirection() &&
-      found.getMesh() == push.getMesh() && found.getAxis() == push.getAxis())
+      found.getMesh() == push.getMesh() && found.getAxis() == push.getAxis() &&
+      found.getOffsets() == push.getOffsets())
     return success();
   InFlightDiagnostic diag = push.emitOpError("expects '")
                             << OpTy::getOperationName() << "' of exchange "
                             << push.getExchange() << " on channel "
-                            << push.getChannel() << " behind it in its block";
+                            << push.getChannel()
+                            << ", by the same offsets, behind it in its block";
   if (next)
     diag.attachNote(next->getLoc()) << "found '" << next->getName() << "'";
   return diag;
+}
+
+/// The plan has the push's channel and exchange, and the capacity fits.
+static LogicalResult verifyPlanned(PushOp push, PlanOp plan) {
+  if (push.getExchange() >= plan.getExchanges().size()) {
+    InFlightDiagnostic diag = push.emitOpError("exchange is ")
+                              << push.getExchange() << ", expected below "
+                              << plan.getExchanges().size();
+    diag.attachNote(plan.getLoc()) << "the exchanges are planned here";
+    return diag;
+  }
+  auto channel = cast<ChannelAttr>(plan.getChannels()[push.getChannel()]);
+  auto inbox = cast<MemRefType>(push.getInbox().getType());
+  int64_t bytes = inbox.getElementTypeBitWidth() / 8;
+  bool overflow = llvm::MulOverflow(bytes, int64_t(push.getCapacity()), bytes);
+  for (int64_t size : inbox.getShape().drop_front())
+    overflow |= llvm::MulOverflow(bytes, size, bytes);
+  if (!overflow && bytes <= channel.getBytes())
+    return success();
+  InFlightDiagnostic diag = push.emitOpError("capacity is ")
+                            << push.getCapacity() << " rows of " << inbox
+                            << ", expected at most " << channel.getBytes()
+                            << " bytes, those of channel "
+                            << push.getChannel();
+  diag.attachNote(plan.getLoc()) << "the channel is planned here";
+  return diag;
+}
+
+/// Nothing reads or frees the inbox, through any view, before `wait`.
+static LogicalResult verifyNotEarly(PushOp push, Operation *wait) {
+  SmallVector<Value> views{push.getInbox()};
+  while (!views.empty()) {
+    for (Operation *user : views.pop_back_val().getUsers()) {
+      if (user == push || isa<memref::DimOp>(user))
+        continue;
+      if (isa<ViewLikeOpInterface>(user) && isPure(user)) {
+        llvm::append_range(views, user->getResults());
+        continue;
+      }
+      if (isa<memref::DeallocOp>(user))
+        return user->emitOpError("frees an inbox of the symmetric heap");
+      Operation *place = push->getBlock()->findAncestorOpInBlock(*user);
+      if (place && !place->isBeforeInBlock(wait))
+        continue;
+      InFlightDiagnostic diag =
+          user->emitOpError("touches the inbox before its rows have arrived");
+      diag.attachNote(wait->getLoc()) << "the wait is here";
+      return diag;
+    }
+  }
+  return success();
 }
 
 static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
@@ -48,28 +104,21 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   if (failed(expectNext<WaitOp>(push, wait)))
     return failure();
 
-  // The inbox comes from the workspace of this channel, through views.
-  Value inbox = push.getInbox();
-  auto workspace = inbox.getDefiningOp<WorkspaceOp>();
-  if (!workspace || workspace.getChannel() != push.getChannel())
+  // The inbox is named when no exchange of its channel is under way: which
+  // generation it is depends on that.
+  auto workspace = push.getInbox().getDefiningOp<WorkspaceOp>();
+  if (!workspace || workspace.getChannel() != push.getChannel() ||
+      workspace->getBlock() != push->getBlock() ||
+      nextProtocolOp(workspace, schedule) != push)
     return push.emitOpError("expects the inbox to be the 'shardq.workspace' of "
                             "channel ")
-           << push.getChannel();
-  for (Operation *user : inbox.getUsers()) {
-    Operation *place = push->getBlock()->findAncestorOpInBlock(*user);
-    if (user == push || isa<memref::DimOp>(user))
-      continue;
-    if (!place || place->isBeforeInBlock(wait)) {
-      // Views may be made early; what matters is what reads through them.
-      if (isPure(user) && place)
-        continue;
-      InFlightDiagnostic diag =
-          user->emitOpError("touches the inbox before its rows have arrived");
-      diag.attachNote(wait->getLoc()) << "the wait is here";
-      return diag;
-    }
-  }
-  if (Operation *late = schedule.findLateUse(inbox, wait)) {
+           << push.getChannel()
+           << ", in its block with no other exchange between";
+  auto plan = symbols.lookupNearestSymbolFrom<PlanOp>(workspace,
+                                                      workspace.getPlanAttr());
+  if (failed(verifyPlanned(push, plan)) || failed(verifyNotEarly(push, wait)))
+    return failure();
+  if (Operation *late = schedule.findLateUse(push.getInbox(), wait)) {
     InFlightDiagnostic diag = late->emitOpError(
         "may touch the inbox when the next exchange has begun");
     diag.attachNote(push.getLoc()) << "of this exchange";
@@ -78,55 +127,75 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   return success();
 }
 
+/// A signal or wait that no push precedes.
+static LogicalResult verifyNotAlone(Operation *op) {
+  Operation *previous = op->getPrevNode();
+  while (previous && !isa<PushOp, SignalOp, WaitOp>(previous))
+    previous = previous->getPrevNode();
+  bool expected = isa<SignalOp>(op) ? isa_and_present<PushOp>(previous)
+                                    : isa_and_present<SignalOp>(previous);
+  if (expected)
+    return success();
+  return op->emitOpError("expects '")
+         << (isa<SignalOp>(op) ? PushOp::getOperationName()
+                               : SignalOp::getOperationName())
+         << "' of its exchange before it in its block";
+}
+
+/// One generation only where another exchange acknowledges each use.
+static LogicalResult verifyGenerations(PushOp push, ChannelUse use,
+                                       ExchangeSchedule &schedule,
+                                       SymbolTableCollection &symbols) {
+  auto workspace = push.getInbox().getDefiningOp<WorkspaceOp>();
+  auto plan = symbols.lookupNearestSymbolFrom<PlanOp>(workspace,
+                                                      workspace.getPlanAttr());
+  auto channel = cast<ChannelAttr>(plan.getChannels()[push.getChannel()]);
+  if (channel.getGenerations() >= 2)
+    return success();
+  Operation *unacknowledged = schedule.findUnacknowledged(use);
+  if (!unacknowledged)
+    return success();
+  InFlightDiagnostic diag =
+      unacknowledged->emitOpError("may overwrite rows that a peer still reads: "
+                                  "no other exchange lies between it and the "
+                                  "one before it on channel ")
+      << push.getChannel() << ", which has one generation";
+  diag.attachNote(plan.getLoc()) << "the channel is planned here";
+  return diag;
+}
+
 static LogicalResult verifyProtocol(ModuleOp module) {
   SymbolTableCollection symbols;
-  auto getGroup = [](PushOp push) -> Attribute {
-    return ArrayAttr::get(push.getContext(),
-                          {push.getMeshAttr(), push.getAxisAttr()});
+  auto classify = [](Operation *op) -> ChannelUse {
+    auto push = dyn_cast<PushOp>(op);
+    if (!push)
+      return {};
+    Attribute group = ArrayAttr::get(
+        op->getContext(), {push.getMeshAttr(), push.getAxisAttr()});
+    return {push.getChannel(), group};
   };
-  ExchangeSchedule schedule(module, [&](Operation *op) -> ChannelUse {
-    if (auto push = dyn_cast<PushOp>(op))
-      return {push.getChannel(), getGroup(push)};
-    return {};
-  });
+  ExchangeSchedule schedule(module, classify);
+  // The group of each channel: epochs are counted by channel and rank.
+  llvm::DenseMap<int64_t, PushOp> channels;
   WalkResult result = module.walk([&](Operation *op) {
-    if (isa<SignalOp, WaitOp>(op)) {
-      // Every push is followed by its own; any other has no push.
-      Operation *previous = op->getPrevNode();
-      while (previous && !isa<PushOp, SignalOp, WaitOp>(previous))
-        previous = previous->getPrevNode();
-      bool expected = isa<SignalOp>(op) ? isa_and_present<PushOp>(previous)
-                                        : isa_and_present<SignalOp>(previous);
-      if (expected)
-        return WalkResult::advance();
-      op->emitOpError("expects '")
-          << (isa<SignalOp>(op) ? PushOp::getOperationName()
-                                : SignalOp::getOperationName())
-          << "' of its exchange before it in its block";
-      return WalkResult::interrupt();
-    }
+    if (isa<SignalOp, WaitOp>(op))
+      return WalkResult(verifyNotAlone(op));
     auto push = dyn_cast<PushOp>(op);
     if (!push)
       return WalkResult::advance();
+    PushOp first = channels.try_emplace(push.getChannel(), push).first->second;
+    if (classify(first).group != classify(push).group) {
+      InFlightDiagnostic diag = push.emitOpError("uses channel ")
+                                << push.getChannel() << " over axis "
+                                << push.getAxisAttr();
+      diag.attachNote(first.getLoc())
+          << "this one uses it over " << first.getAxisAttr();
+      return WalkResult::interrupt();
+    }
     if (failed(verifyPush(push, schedule, symbols)))
       return WalkResult::interrupt();
-    auto workspace = push.getInbox().getDefiningOp<WorkspaceOp>();
-    auto plan = symbols.lookupNearestSymbolFrom<PlanOp>(
-        workspace, workspace.getPlanAttr());
-    auto channel = cast<ChannelAttr>(plan.getChannels()[push.getChannel()]);
-    if (channel.getGenerations() >= 2)
-      return WalkResult::advance();
-    Operation *unacknowledged =
-        schedule.findUnacknowledged({push.getChannel(), getGroup(push)});
-    if (!unacknowledged)
-      return WalkResult::advance();
-    InFlightDiagnostic diag =
-        unacknowledged->emitOpError("may overwrite rows that a peer still "
-                                    "reads: no other exchange lies between it "
-                                    "and the one before it on channel ")
-        << push.getChannel() << ", which has one generation";
-    diag.attachNote(plan.getLoc()) << "the channel is planned here";
-    return WalkResult::interrupt();
+    return WalkResult(
+        verifyGenerations(push, classify(push), schedule, symbols));
   });
   return failure(result.wasInterrupted());
 }
@@ -135,7 +204,8 @@ namespace {
 struct ShardQVerifyProtocolPass
     : public shardq::impl::ShardQVerifyProtocolBase<ShardQVerifyProtocolPass> {
   void runOnOperation() override {
-    if (failed(verifySameExchangesOnAllRanks(getOperation())) ||
+    if (failed(verifyInFunctionsOf(getOperation())) ||
+        failed(verifySameExchangesOnAllRanks(getOperation())) ||
         failed(verifyProtocol(getOperation())))
       signalPassFailure();
   }

@@ -54,16 +54,24 @@ public:
   Operation *findLateUse(Value inbox, Operation *exchange);
 
 private:
-  /// Whether the last exchange of the group seen is on the channel.
-  bool walkRegion(Region &region, ChannelUse channel, bool dirty,
-                  Operation *&found);
-  bool walkOp(Operation *op, ChannelUse channel, bool dirty, Operation *&found);
+  /// One question. `dirty`: the last exchange of the group seen may be on the
+  /// channel.
+  struct Query {
+    ChannelUse channel;
+    Operation *found = nullptr;
+    /// What a function leaves, by what it finds; absent while it is walked.
+    llvm::DenseMap<llvm::PointerIntPair<Operation *, 1, bool>,
+                   std::optional<bool>>
+        calls;
+  };
+  bool walkRegion(Region &region, Query &query, bool dirty);
+  bool walkOp(Operation *op, Query &query, bool dirty);
+  bool walkFunction(Operation *function, Query &query, bool dirty);
 
   ModuleOp module;
   Classify classify;
   SymbolTableCollection symbols;
   llvm::DenseSet<Operation *> exchanging;
-  llvm::DenseSet<Operation *> active;
 };
 
 } // namespace mlir::shardq

@@ -16,8 +16,13 @@ namespace mlir::shardq {
 bool isCollective(Operation *op);
 
 /// Functions that reach a collective op, through calls too.
-llvm::DenseSet<Operation *> findCollectiveFunctions(ModuleOp module,
-                                                    SymbolTableCollection &symbols);
+llvm::DenseSet<Operation *>
+findCollectiveFunctions(ModuleOp module, SymbolTableCollection &symbols);
+
+/// Whether a call may lead to one of `collective`: a call whose callee is not
+/// known may lead anywhere.
+bool mayCall(Operation *op, const llvm::DenseSet<Operation *> &collective,
+             SymbolTableCollection &symbols);
 
 /// Which values may differ between the ranks that run a module.
 ///
@@ -46,10 +51,15 @@ private:
   bool join(Value value, Bits add);
   bool visit(Operation *op);
   bool visitRegions(Operation *op);
+  bool visitBranch(Operation *op);
   bool visitCall(Operation *op);
+  bool visitBuffers(Operation *op, Bits from);
   bool isDivergent(Operation *op) const;
+  bool hasDivergentBranch(Region &region) const;
 
   llvm::DenseMap<Value, Bits> bits;
+  /// Contents of memref.global buffers, by name.
+  llvm::DenseMap<Attribute, Bits> globals;
   SymbolTableCollection symbols;
 };
 

@@ -27,6 +27,13 @@
 #define GET_ATTRDEF_CLASSES
 #include "shardq/IR/ShardQAttrs.h.inc"
 
+namespace mlir::shardq {
+// `custom<Direction>` of the ops' assembly.
+ParseResult parseDirection(OpAsmParser &parser, DirectionAttr &direction);
+void printDirection(OpAsmPrinter &printer, Operation *op,
+                    DirectionAttr direction);
+} // namespace mlir::shardq
+
 #define GET_OP_CLASSES
 #include "shardq/IR/ShardQOps.h.inc"
 

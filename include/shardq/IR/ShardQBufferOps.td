@@ -23,7 +23,8 @@ def ShardQ_PlanOp : ShardQ_Op<"plan", [Symbol, DeclareOpInterfaceMethods<SymbolU
 
     **Constraints:**
     - the mesh exists
-    - `slots` is positive, and the channels lie within `slot_bytes` and do not overlap
+    - `slots` is positive, and the channels lie within `slot_bytes`, in order of
+      their offsets, and do not overlap
     - a module has at most one plan
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$mesh, I64Attr:$slots,
@@ -82,7 +83,8 @@ def ShardQ_WorkspaceOp : ShardQ_Op<"workspace", [
     - the plan exists and has the channel
     - the result is in symmetric memory of the plan's mesh, with the identity layout
     - there is one size for each dynamic dimension
-    - one row (everything behind dimension 0) fits the channel
+    - elements are whole bytes, and one row (everything behind dimension 0; all rows, if
+      static) fits the channel
   }];
   let arguments = (ins FlatSymbolRefAttr:$plan, I32Attr:$channel, Variadic<Index>:$sizes);
   let results = (outs AnyStridedMemRef:$result);
@@ -130,7 +132,7 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange, I64Attr:$capacity);
   let assemblyFormat = [{
-    $direction `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`
+    custom<Direction>($direction) `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`
     `into` `(` $inbox `)` `over` $mesh $axis `channel` $channel `exchange` $exchange attr-dict
     `:` `(` type($sources) `)` `,` type($ids) `,` type($offsets) `,` type($inbox)
   }];
@@ -141,7 +143,7 @@ class ShardQ_FlagOp<string opMnemonic> : ShardQ_ProtocolOp<opMnemonic> {
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange);
   let assemblyFormat = [{
-    $direction `by` `(` $offsets `)` `over` $mesh $axis `channel` $channel `exchange` $exchange
+    custom<Direction>($direction) `by` `(` $offsets `)` `over` $mesh $axis `channel` $channel `exchange` $exchange
     attr-dict `:` type($offsets)
   }];
 }
@@ -193,7 +195,8 @@ def ShardQ_WaitOp : ShardQ_FlagOp<"wait"> {
 def ShardQ_PeerViewOp : ShardQ_Op<"peer_view", [Pure, AllTypesMatch<["source", "result"]>]> {
   let summary = "the buffer at the same place in another rank's heap";
   let description = [{
-    `peer` is a rank number in the mesh. Only addresses: nothing is transferred.
+    `peer` is a rank number in the mesh. Only addresses: nothing is transferred. The sizes
+    are those of the own view; the peer's own rows may be fewer or more.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 8]

@@ -230,7 +230,7 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis);
   let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
   let assemblyFormat = [{
-    $direction `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`
+    custom<Direction>($direction) `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`
     (`after` `(` $after^ `)`)? `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
     `:` functional-type(operands, results)
   }];

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -26,10 +27,7 @@ static Type getKernelType(Type type) {
   auto buffer = dyn_cast<MemRefType>(type);
   if (!buffer)
     return type;
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  if (failed(buffer.getStridesAndOffset(strides, offset)))
-    return {};
+  auto [strides, offset] = buffer.getStridesAndOffset();
   for (int64_t &stride : MutableArrayRef(strides).drop_back())
     stride = ShapedType::kDynamic;
   if (strides.back() != 1)
@@ -128,10 +126,24 @@ ConvertShardQToLoopsPass::getKernel(Operation *op, ArrayRef<Type> types) {
   return kernel;
 }
 
+/// Which block of the heads this rank has: its joint coordinate along the
+/// sharding's axes, the first slowest.
+static Value getHeadBlock(OpBuilder &builder, Location loc, SparseMlaOp op) {
+  ShardingAttr sharding = op.getShardingAttr();
+  Value block = arith::ConstantIndexOp::create(builder, loc, 0);
+  for (StringAttr name : sharding.getAxes()) {
+    MeshAxis over = lookupMeshAxis(op, sharding.getMesh(), name);
+    Value size =
+        arith::ConstantIndexOp::create(builder, loc, over.axis.getSize());
+    Value coordinate = RankOp::create(builder, loc, builder.getIndexType(),
+                                      sharding.getMesh(), name);
+    block = arith::MulIOp::create(builder, loc, block, size);
+    block = arith::AddIOp::create(builder, loc, block, coordinate);
+  }
+  return block;
+}
+
 LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
-  if (auto twoForms = dyn_cast<TwoFormOpInterface>(op);
-      twoForms && !twoForms.isOnBuffers())
-    return op->emitOpError("is on tensors: bufferize before making loops");
   OpBuilder builder(op);
   Location loc = op->getLoc();
   SmallVector<Value> operands(op->getOperands());
@@ -144,11 +156,9 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
       if (operand != attention.getSink() ||
           cast<MemRefType>(operand.getType()).getDimSize(0) == heads)
         continue;
-      ShardingAttr sharding = attention.getShardingAttr();
-      Value rank = RankOp::create(builder, loc, builder.getIndexType(),
-                                  sharding.getMesh(), sharding.getAxes()[0]);
+      Value block = getHeadBlock(builder, loc, attention);
       Value first = arith::MulIOp::create(
-          builder, loc, rank,
+          builder, loc, block,
           arith::ConstantIndexOp::create(builder, loc, heads));
       operand = memref::SubViewOp::create(
           builder, loc, operand, ArrayRef<OpFoldResult>{first},
@@ -160,9 +170,6 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   SmallVector<Type> types;
   for (Value &operand : operands) {
     Type type = getKernelType(operand.getType());
-    if (!type)
-      return op->emitOpError("has an operand of type ")
-             << operand.getType() << ", expected a strided layout";
     if (type != operand.getType())
       operand = memref::CastOp::create(builder, loc, type, operand);
     types.push_back(type);
@@ -177,13 +184,18 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
 
 void ConvertShardQToLoopsPass::runOnOperation() {
   kernels.clear();
+  if (failed(verifyInFunctionsOf(getOperation())) ||
+      failed(verifyOnStridedBuffers(getOperation())))
+    return signalPassFailure();
   SmallVector<Operation *> ops;
   SmallVector<memref::CopyOp> copies;
   getOperation().walk([&](Operation *op) {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
             IndexerOp, SparseMlaOp, PushOp>(op))
       ops.push_back(op);
-    if (auto copy = dyn_cast<memref::CopyOp>(op))
+    if (auto copy = dyn_cast<memref::CopyOp>(op);
+        copy && isa<MemRefType>(copy.getSource().getType()) &&
+        isa<MemRefType>(copy.getTarget().getType()))
       copies.push_back(copy);
   });
   for (Operation *op : ops)

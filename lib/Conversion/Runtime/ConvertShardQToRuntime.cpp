@@ -10,6 +10,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/CallInterfaces.h"
+#include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/ShardQ.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -37,6 +38,7 @@ public:
 
 private:
   // Functions and module.
+  LogicalResult verifyNames();
   LogicalResult addContexts();
   LogicalResult eraseSymmetricSpaces();
   void emitPlan(PlanOp plan);
@@ -122,6 +124,18 @@ LogicalResult RuntimeLowering::addContexts() {
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                         UnitAttr::get(context));
   }
+  WalkResult references = module.walk([&](func::ConstantOp constant) {
+    auto function =
+        symbols.lookupNearestSymbolFrom(constant, constant.getValueAttr());
+    if (!needs.contains(function))
+      return WalkResult::advance();
+    constant.emitOpError("refers to ")
+        << constant.getValueAttr()
+        << ", which takes the runtime's context: call it directly";
+    return WalkResult::interrupt();
+  });
+  if (references.wasInterrupted())
+    return failure();
   WalkResult result = module.walk([&](func::CallOp call) {
     Operation *callee = call.resolveCallableInTable(&symbols);
     if (!needs.contains(callee))
@@ -372,21 +386,24 @@ void RuntimeLowering::lower(WorkspaceOp op) {
   auto type = cast<MemRefType>(op.getType());
   SmallVector<Value> sizes, strides;
   auto dynamic = op.getSizes().begin();
-  Value bytes = constant(i64, type.getElementTypeBitWidth() / 8);
+  int64_t rowBytes = type.getElementTypeBitWidth() / 8;
   for (int64_t size : type.getShape()) {
     sizes.push_back(ShapedType::isDynamic(size) ? toI64(*dynamic++)
                                                 : constant(i64, size));
-    bytes = arith::MulIOp::create(b, bytes, sizes.back());
   }
   Value stride = constant(i64, 1);
   for (Value size : llvm::reverse(sizes)) {
     strides.insert(strides.begin(), stride);
     stride = arith::MulIOp::create(b, stride, size);
   }
-  Value channel = constant(i32, op.getChannel());
+  for (int64_t size : type.getShape().drop_front(type.getRank() ? 1 : 0))
+    rowBytes *= size;
   // A step beyond the plan is an error there, and gets memory of its own.
-  Value address = call("shardq_rt_workspace", pointer,
-                       {getContext(op), channel, bytes});
+  Value address =
+      call("shardq_rt_workspace", pointer,
+           {getContext(op), constant(i32, op.getChannel()),
+            type.getRank() ? sizes.front() : constant(i64, 1),
+            constant(i64, rowBytes)});
   op.replaceAllUsesWith(makeBuffer(type, address, sizes, strides));
 }
 
@@ -532,8 +549,27 @@ void RuntimeLowering::lower(TapOp op) {
         toI64(metadata.getSizes()[0])});
 }
 
+/// The module's own symbols do not hide the runtime's.
+LogicalResult RuntimeLowering::verifyNames() {
+  for (Operation &op : *module.getBody()) {
+    auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+    if (!name || isa<LLVM::LLVMFuncOp>(op))
+      continue;
+    StringRef text = name.getValue();
+    if (text.starts_with("shardq_rt_") || text == "shardq_module_plan" ||
+        text == "shardq_plan" || text == "shardq_plan_channels" ||
+        text == "shardq_plan_exchanges" || text == "shardq_zigzag_split" ||
+        text == "shardq_split_gate" || text == "shardq_count_decode_rows")
+      return op.emitOpError("is named ")
+             << name << ", which is a name of ShardQ's runtime";
+  }
+  return success();
+}
+
 LogicalResult RuntimeLowering::run() {
-  if (failed(addContexts()) || failed(eraseSymmetricSpaces()))
+  if (failed(verifyInFunctionsOf(module)) ||
+      failed(verifyOnStridedBuffers(module)) || failed(verifyNames()) ||
+      failed(addContexts()) || failed(eraseSymmetricSpaces()))
     return failure();
   SmallVector<Operation *> ops;
   PlanOp plan;

@@ -1,0 +1,163 @@
+//===- Communicator.cpp - Membership in a group of ranks ------------------===//
+
+#include "Communicator.h"
+
+#include "Memory.h"
+
+#include <cstdlib>
+
+using namespace shardq;
+
+static constexpr int64_t DefaultDeadlineMs = 30'000;
+// Above any use, and small enough to add to a clock.
+static constexpr int64_t MaxDeadlineMs = int64_t(1000) * 60 * 60 * 24 * 365;
+
+static Outcome checkDeadline(const char *name, int64_t &milliseconds) {
+  if (milliseconds < 0 || milliseconds > MaxDeadlineMs)
+    return failure(SHARDQ_INVALID, "%s is %lld", name, (long long)milliseconds);
+  if (milliseconds == 0)
+    milliseconds = DefaultDeadlineMs;
+  return {};
+}
+
+static Outcome readFault(const shardq_comm_options &options, bool threads,
+                         Fault &fault) {
+  const char *text = options.fault;
+  if (!text)
+    text = std::getenv("SHARDQ_FAULT");
+  Fault parsed;
+  if (Outcome outcome = Fault::parse(text ? text : "", parsed);
+      outcome.failed())
+    return outcome;
+  if (parsed.action == Fault::Action::Kill && threads)
+    return failure(SHARDQ_INVALID,
+                   "fault: kill would end all ranks, since they are threads");
+  if (parsed.rank == options.rank)
+    fault = parsed;
+  return {};
+}
+
+Outcome shardq_comm::create(const shardq_comm_options &options,
+                            std::unique_ptr<shardq_comm> &comm) {
+  // Without these nobody can be met.
+  if (options.struct_size < sizeof(options))
+    return failure(SHARDQ_INVALID, "options: struct_size is %zu, expected %zu",
+                   options.struct_size, sizeof(options));
+  shardq_bootstrap *bootstrap = options.bootstrap;
+  if (!bootstrap)
+    return failure(SHARDQ_INVALID, "options: bootstrap is NULL");
+  if (!isRankOf(options.rank, options.world) || options.rank != bootstrap->rank)
+    return failure(SHARDQ_INVALID,
+                   "options: rank %d of %d with a bootstrap of rank %d of %d",
+                   options.rank, options.world, bootstrap->rank,
+                   bootstrap->world);
+  int64_t rendezvousMs = options.rendezvous_deadline_ms;
+  if (Outcome outcome = checkDeadline("rendezvous_deadline_ms", rendezvousMs);
+      outcome.failed())
+    return outcome;
+
+  // Everything else that is wrong here is told to the others.
+  bool threads = bootstrap->ranksAreThreads();
+  int64_t deadlineMs = options.deadline_ms;
+  Plan plan;
+  Fault fault;
+  Outcome local = Plan::read(options.plan, plan);
+  if (!local.failed())
+    local = checkDeadline("deadline_ms", deadlineMs);
+  if (!local.failed())
+    local = readFault(options, threads, fault);
+  if (!local.failed() && options.world != bootstrap->world)
+    local = failure(SHARDQ_MISMATCH, "%d ranks, but the bootstrap has %d",
+                    options.world, bootstrap->world);
+
+  Membership membership;
+  if (Outcome outcome = meet(*bootstrap, options.world, plan, local,
+                             Deadline::in(rendezvousMs), membership);
+      outcome.failed())
+    return outcome;
+
+  comm.reset(new shardq_comm(options, std::move(plan), deadlineMs, fault,
+                             threads, std::move(membership.heaps)));
+  if (membership.sockets.empty())
+    return {};
+  Outcome outcome = comm->watchdog.start(
+      std::move(membership.sockets),
+      [member = comm.get()](int32_t peer) { member->peerClosed(peer); });
+  // The others are members already and see this rank leave.
+  if (outcome.failed())
+    comm.reset();
+  return outcome;
+}
+
+shardq_comm::shardq_comm(const shardq_comm_options &options, Plan plan,
+                         int64_t deadlineMs, const Fault &fault,
+                         bool ranksAreThreads, Heaps heaps)
+    : rank(options.rank), world(options.world), plan(std::move(plan)),
+      deadlineMs(deadlineMs), fault(fault), ranksAreThreads(ranksAreThreads),
+      heaps(std::move(heaps)) {
+  for (int32_t slot = 0; slot != this->plan.slots; ++slot)
+    contexts.emplace_back(*this, slot);
+}
+
+shardq_comm::~shardq_comm() {
+  // Before the sockets close: a peer that sees one close looks here to tell
+  // leaving from dying. The heap itself stays for as long as peers map it.
+  storeRelease(heaps.left(rank), uint64_t(1));
+  ringAll();
+  watchdog.stop();
+}
+
+shardq_context *shardq_comm::context(int32_t slot) {
+  if (slot < 0 || slot >= plan.slots)
+    return nullptr;
+  return &contexts[static_cast<size_t>(slot)];
+}
+
+void shardq_comm::ringAll() {
+  for (int32_t peer = 0; peer != world; ++peer)
+    for (int32_t slot = 0; slot != plan.slots; ++slot)
+      ring(heaps, peer, slot);
+}
+
+void shardq_comm::fail(const Failure &failure) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (status.load(std::memory_order_relaxed) != SHARDQ_OK)
+      return;
+    first = failure;
+    status.store(static_cast<shardq_status>(failure.status),
+                 std::memory_order_release);
+  }
+  // Also when it came from another rank, which may have died while it told
+  // the others.
+  for (int32_t step = 0; step != world; ++step)
+    post(heaps.abort((rank + step) % world), failure);
+  ringAll();
+}
+
+bool shardq_comm::adoptRemote() {
+  Failure failure;
+  if (!read(heaps.abort(rank), failure))
+    return false;
+  // A peer that writes nonsense still ends this rank's exchanges.
+  if (failure.status <= SHARDQ_OK || failure.status > SHARDQ_ABORTED)
+    failure.status = SHARDQ_ABORTED;
+  fail(failure);
+  return true;
+}
+
+Failure shardq_comm::firstFailure() {
+  failed();
+  std::lock_guard<std::mutex> lock(mutex);
+  return first;
+}
+
+void shardq_comm::peerClosed(int32_t peer) {
+  if (loadAcquire(heaps.left(peer)) || failed())
+    return;
+  Failure failure;
+  failure.status = SHARDQ_PEER_DEAD;
+  failure.reporter = rank;
+  failure.culprit = peer;
+  fail(failure);
+}

@@ -1,0 +1,61 @@
+//===- Communicator.h - Membership in a group of ranks ----------*- C++ -*-===//
+
+#ifndef SHARDQ_RUNTIME_HOST_COMMUNICATOR_H
+#define SHARDQ_RUNTIME_HOST_COMMUNICATOR_H
+
+#include "Context.h"
+#include "Fault.h"
+#include "Rendezvous.h"
+#include "Watchdog.h"
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+
+/// The state behind the C handle.
+struct shardq_comm {
+public:
+  static shardq::Outcome create(const shardq_comm_options &options,
+                                std::unique_ptr<shardq_comm> &comm);
+  ~shardq_comm();
+
+  /// Records the group's first error and tells all ranks. Any thread.
+  void fail(const shardq::Failure &failure);
+
+  /// Whether this rank or any other has failed. Cheap. Any thread.
+  bool failed() {
+    return status.load(std::memory_order_acquire) != SHARDQ_OK || adoptRemote();
+  }
+
+  /// The first error. Any thread.
+  shardq::Failure firstFailure();
+
+  shardq_context *context(int32_t slot);
+
+  const int32_t rank;
+  const int32_t world;
+  const shardq::Plan plan;
+  const int64_t deadlineMs;
+  const shardq::Fault fault; // none unless it is this rank's
+  const bool ranksAreThreads;
+  const shardq::Heaps heaps;
+
+private:
+  shardq_comm(const shardq_comm_options &options, shardq::Plan plan,
+              int64_t deadlineMs, const shardq::Fault &fault,
+              bool ranksAreThreads, shardq::Heaps heaps);
+
+  bool adoptRemote();
+  void peerClosed(int32_t peer);
+  void ringAll();
+
+  std::atomic<shardq_status> status = SHARDQ_OK;
+  std::mutex mutex;
+  shardq::Failure first; // guarded by mutex
+
+  // A deque, since contexts have addresses that others keep.
+  std::deque<shardq_context> contexts;
+  shardq::Watchdog watchdog;
+};
+
+#endif // SHARDQ_RUNTIME_HOST_COMMUNICATOR_H

@@ -1,0 +1,49 @@
+//===- EntryPoints.cpp - What generated code calls ------------------------===//
+
+#include "Communicator.h"
+
+int64_t shardq_rt_rank(shardq_context *context) {
+  return context ? context->comm.rank : -1;
+}
+
+void *shardq_rt_workspace(shardq_context *context, int32_t channel,
+                          int64_t rows, int64_t row_bytes) {
+  return context ? context->workspace(channel, rows, row_bytes) : nullptr;
+}
+
+void *shardq_rt_peer(shardq_context *context, void *local, int64_t peer) {
+  return context ? context->peer(local, peer) : local;
+}
+
+void shardq_rt_signal(shardq_context *context, int32_t channel,
+                      int32_t operation, int64_t group_first,
+                      int64_t group_stride, int64_t group_size,
+                      const int64_t *rows) {
+  if (context)
+    context->signal(channel, operation, {group_first, group_stride, group_size},
+                    rows);
+}
+
+void shardq_rt_wait(shardq_context *context, int32_t channel, int32_t operation,
+                    int64_t group_first, int64_t group_stride,
+                    int64_t group_size, const int64_t *rows) {
+  if (context)
+    context->wait(channel, operation, {group_first, group_stride, group_size},
+                  rows);
+}
+
+int32_t shardq_rt_ok(shardq_context *context) {
+  return context && !context->comm.failed();
+}
+
+void shardq_rt_tap(shardq_context *context, const char *name,
+                   int32_t element_bytes, int32_t rank_of_shape,
+                   const void *data, const int64_t *sizes,
+                   const int64_t *strides, const int32_t *rows,
+                   int64_t num_rows) {
+  if (!context || !context->tap)
+    return;
+  shardq_tap_value value{name,  element_bytes, rank_of_shape, data,
+                         sizes, strides,       rows,          num_rows};
+  context->tap(context->tapUser, &value);
+}

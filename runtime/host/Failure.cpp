@@ -1,0 +1,122 @@
+//===- Failure.cpp - The record of a group's first error ------------------===//
+
+#include "Failure.h"
+
+#include "Memory.h"
+
+#include <cstring>
+
+using namespace shardq;
+
+void shardq::post(AbortRecord &record, const Failure &failure) {
+  uint64_t unclaimed = 0;
+  if (!shared(record.claimed).compare_exchange_strong(unclaimed, 1))
+    return;
+  int64_t words[Failure::Words];
+  std::memcpy(words, &failure, sizeof(failure));
+  for (size_t i = 0; i != Failure::Words; ++i)
+    storeRelaxed(record.words[i], words[i]);
+  storeRelease(record.ready, uint64_t(1));
+}
+
+bool shardq::read(const AbortRecord &record, Failure &failure) {
+  if (!loadAcquire(record.ready))
+    return false;
+  int64_t words[Failure::Words];
+  for (size_t i = 0; i != Failure::Words; ++i)
+    words[i] = loadRelaxed(record.words[i]);
+  std::memcpy(&failure, words, sizeof(failure));
+  return true;
+}
+
+/// Where an exchange was: "slot 1, q exchange 17 of @attention, epoch 812".
+static std::string place(const Failure &failure, const Plan &plan) {
+  return format("slot %lld, %s, epoch %lld", (long long)failure.slot,
+                plan.operationName(failure.operation).c_str(),
+                (long long)failure.epoch);
+}
+
+static std::string describeMisuse(const Failure &failure, const Plan &plan) {
+  long long found = failure.found;
+  switch (static_cast<Misuse>(failure.misuse)) {
+  case Misuse::Channel:
+    return format("channel %lld is not one of the plan's %zu", found,
+                  plan.channels.size());
+  case Misuse::Group:
+    return format("the group of %s has a member %lld outside the world of "
+                  "%lld ranks, or no member",
+                  plan.operationName(failure.operation).c_str(), found,
+                  (long long)failure.expected);
+  case Misuse::Rows:
+    return format("the row counts of %s are NULL",
+                  plan.operationName(failure.operation).c_str());
+  case Misuse::Peer:
+    return format("peer %lld is outside the world of %lld ranks", found,
+                  (long long)failure.expected);
+  case Misuse::WaitBeforeSignal:
+    return format("wait on channel %lld before its first signal", found);
+  case Misuse::None:
+    break;
+  }
+  return "invalid call";
+}
+
+std::string shardq::describe(const Failure &failure, const Plan &plan) {
+  long long reporter = failure.reporter, culprit = failure.culprit;
+  long long expected = failure.expected, found = failure.found;
+  switch (failure.status) {
+  case SHARDQ_OK:
+    return "";
+  case SHARDQ_DEADLINE: {
+    std::string text = format(
+        "rank %lld waited %.1f s for rank %lld (%s; rank %lld last seen at "
+        "%lld)",
+        reporter, static_cast<double>(failure.waitedMs) / 1000.0, culprit,
+        place(failure, plan).c_str(), culprit, (long long)failure.lastSeen);
+    if (failure.lost)
+      text += format(", whose signal did not arrive");
+    if (failure.neighbour != culprit)
+      text +=
+          format(", which holds up rank %lld", (long long)failure.neighbour);
+    return text;
+  }
+  case SHARDQ_PEER_DEAD:
+    return format("rank %lld died: its process ended without leaving the group "
+                  "(noticed by rank %lld)",
+                  culprit, reporter);
+  case SHARDQ_PEER_LEFT:
+    return format("rank %lld left the group while rank %lld waited for it (%s; "
+                  "rank %lld last seen at %lld)",
+                  culprit, reporter, place(failure, plan).c_str(), culprit,
+                  (long long)failure.lastSeen);
+  case SHARDQ_WRONG_OPERATION:
+    return format("rank %lld ran %s where rank %lld expected %s (slot %lld, "
+                  "epoch %lld)",
+                  culprit, plan.operationName(found).c_str(), reporter,
+                  plan.operationName(expected).c_str(), (long long)failure.slot,
+                  (long long)failure.epoch);
+  case SHARDQ_WRONG_ROWS:
+    return format("rank %lld pushed %lld rows where rank %lld expected %lld "
+                  "(%s)",
+                  culprit, found, reporter, expected,
+                  place(failure, plan).c_str());
+  case SHARDQ_OVERRUN:
+    return format("rank %lld signalled epoch %lld before rank %lld was done "
+                  "waiting (%s)",
+                  culprit, found, reporter, place(failure, plan).c_str());
+  case SHARDQ_CAPACITY:
+    return format("rank %lld has %lld rows for the inbox of %s, the plan holds "
+                  "%lld",
+                  culprit, found, plan.channelName(failure.channel).c_str(),
+                  expected);
+  case SHARDQ_ABORTED:
+    return format("rank %lld aborted the group", culprit);
+  case SHARDQ_INVALID:
+    return format("rank %lld: %s", culprit,
+                  describeMisuse(failure, plan).c_str());
+  default:
+    return format(
+        "rank %lld failed: %s", culprit,
+        shardq_status_name(static_cast<shardq_status>(failure.status)));
+  }
+}

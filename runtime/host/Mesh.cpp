@@ -1,0 +1,238 @@
+//===- Mesh.cpp - Control sockets between rank processes ------------------===//
+
+#include "Mesh.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+using namespace shardq;
+
+namespace {
+
+/// The one message of a connection, sent by both ends with the heap attached.
+struct Greeting {
+  Nonce nonce;
+  int32_t rank;
+};
+
+struct Address {
+  sockaddr_un name;
+  socklen_t length;
+};
+
+} // namespace
+
+Outcome shardq::makeNonce(Nonce &nonce) {
+  if (getrandom(nonce.data(), nonce.size(), 0) !=
+      static_cast<ssize_t>(nonce.size()))
+    return systemFailure("getrandom");
+  return {};
+}
+
+static Address addressOf(const Nonce &nonce) {
+  Address address{};
+  address.name.sun_family = AF_UNIX;
+  // A leading zero byte makes the name abstract: no file, gone with the socket.
+  char *text = address.name.sun_path + 1;
+  int length =
+      std::snprintf(text, sizeof(address.name.sun_path) - 1, "shardq-");
+  for (uint8_t byte : nonce)
+    length += std::snprintf(text + length, 3, "%02x", byte);
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                          static_cast<size_t>(length));
+  return address;
+}
+
+static Descriptor openSocket() {
+  return Descriptor(
+      socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+/// Waits until `fd` is ready; false once the deadline has passed.
+static bool awaitReady(int fd, short events, const Deadline &deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    int timeout =
+        static_cast<int>(std::min<int64_t>(deadline.remaining(), INT_MAX));
+    int count = poll(&entry, 1, timeout);
+    if (count > 0)
+      return true;
+    if (count == 0 && deadline.passed())
+      return false;
+    if (count < 0 && errno != EINTR)
+      return false;
+  }
+}
+
+/// Any process of the machine may connect to an abstract name; only those of
+/// the same user are ranks.
+static bool isSameUser(int fd) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == geteuid();
+}
+
+Outcome shardq::listenFor(const Nonce &nonce, int32_t world,
+                          Descriptor &listener) {
+  listener = openSocket();
+  if (!listener)
+    return systemFailure("socket");
+  Address address = addressOf(nonce);
+  if (bind(listener.get(), reinterpret_cast<sockaddr *>(&address.name),
+           address.length) != 0)
+    return systemFailure("bind of the control socket");
+  if (listen(listener.get(), world) != 0)
+    return systemFailure("listen on the control socket");
+  return {};
+}
+
+static Outcome connectTo(int32_t peer, const Nonce &nonce,
+                         const Deadline &deadline, Descriptor &socket) {
+  socket = openSocket();
+  if (!socket)
+    return systemFailure("socket");
+  Address address = addressOf(nonce);
+  while (connect(socket.get(), reinterpret_cast<sockaddr *>(&address.name),
+                 address.length) != 0) {
+    // EAGAIN: the peer's queue is full for the moment.
+    if (errno != EAGAIN && errno != EINTR)
+      return failure(SHARDQ_BOOTSTRAP, "rank %d refuses connections: %s", peer,
+                     strerrordesc_np(errno));
+    if (deadline.passed())
+      return failure(SHARDQ_ABSENT, "rank %d accepts no connections", peer);
+    timespec nap{0, 1'000'000};
+    nanosleep(&nap, nullptr);
+  }
+  if (!isSameUser(socket.get()))
+    return failure(SHARDQ_BOOTSTRAP, "rank %d belongs to another user", peer);
+  return {};
+}
+
+static Outcome sendGreeting(int fd, Greeting greeting, int heap, int32_t peer) {
+  iovec data{&greeting, sizeof(greeting)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr *head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(head), &heap, sizeof(int));
+  ssize_t count;
+  do
+    count = sendmsg(fd, &message, MSG_NOSIGNAL);
+  while (count < 0 && errno == EINTR);
+  // A fresh connection has room for one message, so this never has to wait.
+  if (count != static_cast<ssize_t>(sizeof(greeting)))
+    return failure(SHARDQ_BOOTSTRAP, "sending the heap to rank %d failed: %s",
+                   peer, strerrordesc_np(errno));
+  return {};
+}
+
+/// Receives a greeting; false if what came is none.
+static bool receiveGreeting(int fd, Greeting &greeting, Descriptor &heap) {
+  iovec data{&greeting, sizeof(greeting)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t count;
+  do
+    count = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  while (count < 0 && errno == EINTR);
+  for (cmsghdr *head = CMSG_FIRSTHDR(&message); count >= 0 && head;
+       head = CMSG_NXTHDR(&message, head))
+    if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+      int received;
+      std::memcpy(&received, CMSG_DATA(head), sizeof(int));
+      heap = Descriptor(received);
+    }
+  return count == static_cast<ssize_t>(sizeof(greeting)) && heap;
+}
+
+Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
+                            const Descriptor &listener, const Descriptor &heap,
+                            const Deadline &deadline,
+                            std::vector<Descriptor> &sockets,
+                            std::vector<Descriptor> &heaps) {
+  int32_t world = static_cast<int32_t>(nonces.size());
+  sockets.resize(nonces.size());
+  heaps.resize(nonces.size());
+  Greeting mine{nonces[static_cast<size_t>(rank)], rank};
+
+  // Connecting does not need the other side to accept yet, so no order of
+  // ranks can block here.
+  for (int32_t peer = 0; peer != rank; ++peer) {
+    size_t index = static_cast<size_t>(peer);
+    if (Outcome outcome =
+            connectTo(peer, nonces[index], deadline, sockets[index]);
+        outcome.failed())
+      return outcome;
+    if (Outcome outcome =
+            sendGreeting(sockets[index].get(), mine, heap.get(), peer);
+        outcome.failed())
+      return outcome;
+  }
+
+  for (int32_t missing = world - 1 - rank; missing > 0;) {
+    if (!awaitReady(listener.get(), POLLIN, deadline)) {
+      int32_t peer = rank + 1;
+      while (sockets[static_cast<size_t>(peer)])
+        ++peer;
+      return failure(SHARDQ_ABSENT, "rank %d did not connect to rank %d", peer,
+                     rank);
+    }
+    Descriptor socket(accept4(listener.get(), nullptr, nullptr,
+                              SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket || !isSameUser(socket.get()))
+      continue;
+    // Strangers are dropped, not an error: they could be anybody's.
+    Greeting theirs{};
+    Descriptor theirHeap;
+    if (!awaitReady(socket.get(), POLLIN, deadline) ||
+        !receiveGreeting(socket.get(), theirs, theirHeap) ||
+        theirs.rank <= rank || theirs.rank >= world)
+      continue;
+    size_t index = static_cast<size_t>(theirs.rank);
+    if (theirs.nonce != nonces[index] || sockets[index])
+      continue;
+    if (Outcome outcome =
+            sendGreeting(socket.get(), mine, heap.get(), theirs.rank);
+        outcome.failed())
+      return outcome;
+    sockets[index] = std::move(socket);
+    heaps[index] = std::move(theirHeap);
+    --missing;
+  }
+
+  for (int32_t peer = 0; peer != rank; ++peer) {
+    size_t index = static_cast<size_t>(peer);
+    Greeting theirs{};
+    if (!awaitReady(sockets[index].get(), POLLIN, deadline))
+      return failure(SHARDQ_ABSENT, "rank %d did not send its heap to rank %d",
+                     peer, rank);
+    if (!receiveGreeting(sockets[index].get(), theirs, heaps[index]) ||
+        theirs.rank != peer || theirs.nonce != nonces[index])
+      return failure(SHARDQ_BOOTSTRAP,
+                     "rank %d closed its connection to rank %d during the "
+                     "rendezvous",
+                     peer, rank);
+  }
+  return {};
+}

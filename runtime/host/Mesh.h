@@ -1,0 +1,36 @@
+//===- Mesh.h - Control sockets between rank processes ----------*- C++ -*-===//
+//
+// One connected SEQPACKET socket per pair of ranks, under an abstract name that
+// nobody can guess. It carries the heaps' descriptors during the rendezvous,
+// and then nothing: its closing tells that a peer's process ended.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_RUNTIME_HOST_MESH_H
+#define SHARDQ_RUNTIME_HOST_MESH_H
+
+#include "Support.h"
+
+#include <array>
+#include <vector>
+
+namespace shardq {
+
+/// Names a rank's listener and proves who connects to it.
+using Nonce = std::array<uint8_t, 16>;
+
+Outcome makeNonce(Nonce &nonce);
+
+/// Listens under the name of `nonce`.
+Outcome listenFor(const Nonce &nonce, int32_t world, Descriptor &listener);
+
+/// Connects to all other ranks and swaps heap descriptors with them. `nonces`
+/// are those of all ranks. Entry `rank` of both results stays empty.
+Outcome connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
+                    const Descriptor &listener, const Descriptor &heap,
+                    const Deadline &deadline, std::vector<Descriptor> &sockets,
+                    std::vector<Descriptor> &heaps);
+
+} // namespace shardq
+
+#endif // SHARDQ_RUNTIME_HOST_MESH_H

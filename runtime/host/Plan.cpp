@@ -1,0 +1,105 @@
+//===- Plan.cpp - The compiler's plan -------------------------------------===//
+
+#include "Plan.h"
+
+using namespace shardq;
+
+namespace {
+constexpr int32_t MaxSlots = 64;
+constexpr int32_t MaxChannels = 1024;
+constexpr int32_t MaxGenerations = 8;
+constexpr int32_t MaxOperations = 1 << 20;
+// Far above any machine, and small enough that no product below overflows.
+constexpr uint64_t MaxBytes = uint64_t(1) << 46;
+} // namespace
+
+static Outcome readChannel(const shardq_channel &source, int32_t index,
+                           uint64_t slotBytes, Plan &plan) {
+  std::string name = source.name ? source.name : format("channel %d", index);
+  if (source.generations < 1 || source.generations > MaxGenerations)
+    return failure(SHARDQ_INVALID,
+                   "plan: %s has %d generations, expected 1 to %d",
+                   name.c_str(), source.generations, MaxGenerations);
+  uint64_t generations = static_cast<uint64_t>(source.generations);
+  if (source.bytes > MaxBytes || source.offset > slotBytes ||
+      source.bytes * generations > slotBytes - source.offset)
+    return failure(SHARDQ_INVALID,
+                   "plan: %s (offset %llu, %llu bytes, %d generations) does "
+                   "not fit in a slot of %llu bytes",
+                   name.c_str(), (unsigned long long)source.offset,
+                   (unsigned long long)source.bytes, source.generations,
+                   (unsigned long long)slotBytes);
+  plan.channels.push_back(
+      {std::move(name), source.offset, source.bytes, generations});
+  return {};
+}
+
+Outcome Plan::read(const shardq_plan *source, Plan &plan) {
+  if (!source)
+    return failure(SHARDQ_INVALID, "plan is NULL");
+  if (source->struct_size < sizeof(shardq_plan))
+    return failure(SHARDQ_INVALID, "plan: struct_size is %zu, expected %zu",
+                   source->struct_size, sizeof(shardq_plan));
+  if (source->slots < 1 || source->slots > MaxSlots)
+    return failure(SHARDQ_INVALID, "plan: %d slots, expected 1 to %d",
+                   source->slots, MaxSlots);
+  if (source->slot_bytes > MaxBytes)
+    return failure(SHARDQ_INVALID, "plan: slot of %llu bytes is too large",
+                   (unsigned long long)source->slot_bytes);
+  if (source->num_channels < 0 || source->num_channels > MaxChannels ||
+      (source->num_channels > 0 && !source->channels))
+    return failure(SHARDQ_INVALID, "plan: %d channels at %p, expected 0 to %d",
+                   source->num_channels,
+                   static_cast<const void *>(source->channels), MaxChannels);
+  if (source->num_operations < 0 || source->num_operations > MaxOperations ||
+      (source->num_operations > 0 && !source->operation_names))
+    return failure(
+        SHARDQ_INVALID, "plan: %d operations at %p, expected 0 to %d",
+        source->num_operations,
+        static_cast<const void *>(source->operation_names), MaxOperations);
+
+  plan.hash = source->hash;
+  plan.slots = source->slots;
+  plan.slotBytes = source->slot_bytes;
+  for (int32_t i = 0; i != source->num_channels; ++i)
+    if (Outcome outcome =
+            readChannel(source->channels[i], i, source->slot_bytes, plan);
+        outcome.failed())
+      return outcome;
+  for (int32_t i = 0; i != source->num_operations; ++i) {
+    const char *name = source->operation_names[i];
+    plan.operations.push_back(name ? name : format("operation %d", i));
+  }
+  return {};
+}
+
+uint64_t Plan::shapeHash() const {
+  // FNV-1a over words; a mistake is caught, an attack is not the point.
+  uint64_t hash = 0xcbf29ce484222325u;
+  auto add = [&hash](uint64_t word) {
+    for (int byte = 0; byte != 8; ++byte, word >>= 8)
+      hash = (hash ^ (word & 0xff)) * 0x100000001b3u;
+  };
+  add(static_cast<uint64_t>(slots));
+  add(slotBytes);
+  add(channels.size());
+  for (const Channel &channel : channels) {
+    add(channel.offset);
+    add(channel.bytes);
+    add(channel.generations);
+  }
+  return hash;
+}
+
+std::string Plan::channelName(int64_t channel) const {
+  if (channel >= 0 && channel < static_cast<int64_t>(channels.size()) &&
+      !channels[static_cast<size_t>(channel)].name.empty())
+    return channels[static_cast<size_t>(channel)].name;
+  return format("channel %lld", (long long)channel);
+}
+
+std::string Plan::operationName(int64_t operation) const {
+  if (operation >= 0 && operation < static_cast<int64_t>(operations.size()))
+    return operations[static_cast<size_t>(operation)];
+  return format("operation %lld", (long long)operation);
+}

@@ -1,0 +1,42 @@
+//===- Plan.h - The compiler's plan and the heap made from it ---*- C++ -*-===//
+
+#ifndef SHARDQ_RUNTIME_HOST_PLAN_H
+#define SHARDQ_RUNTIME_HOST_PLAN_H
+
+#include "Support.h"
+
+#include <string>
+#include <vector>
+
+namespace shardq {
+
+/// A checked copy of a shardq_plan.
+struct Plan {
+  struct Channel {
+    std::string name;
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t generations;
+  };
+
+  uint64_t hash = 0;
+  int32_t slots = 0;
+  uint64_t slotBytes = 0;
+  std::vector<Channel> channels;
+  std::vector<std::string> operations;
+
+  /// Copies `source`, or says what is wrong with it.
+  static Outcome read(const shardq_plan *source, Plan &plan);
+
+  /// Hash of the sizes: two plans whose hash was given equal by mistake must
+  /// not make ranks address each other's heaps differently.
+  uint64_t shapeHash() const;
+
+  /// Name of an operation for messages, whether the plan knows it or not.
+  std::string operationName(int64_t operation) const;
+  std::string channelName(int64_t channel) const;
+};
+
+} // namespace shardq
+
+#endif // SHARDQ_RUNTIME_HOST_PLAN_H

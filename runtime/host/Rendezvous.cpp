@@ -1,0 +1,238 @@
+//===- Rendezvous.cpp - Ranks meet, compare and map each other ------------===//
+//
+//   hello       allgather   everybody compares versions, plans, hosts
+//   heaps       sockets     descriptors are swapped, heaps mapped
+//   tokens      barrier     everybody wrote into everybody's heap
+//   report      allgather   everybody says whether all of that went well
+//
+// A rank that fails in the middle still goes through the later steps, so that
+// its peers learn the reason instead of running into their deadline.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rendezvous.h"
+
+#include "Memory.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace shardq;
+
+static constexpr uint64_t HelloMagic = 0x4f4c4c45'48515153u;
+
+/// A name of this host that differs between machines and between boots.
+static void readHost(char (&host)[64]) {
+  Descriptor fd(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  ssize_t length = fd ? read(fd.get(), host, sizeof(host) - 1) : -1;
+  if (length <= 0) {
+    gethostname(host, sizeof(host) - 1);
+    return;
+  }
+  host[length] = '\0';
+  host[std::strcspn(host, "\n")] = '\0';
+}
+
+static uint64_t networkNamespace() {
+  struct stat status;
+  return stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0;
+}
+
+static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
+                         const Plan &plan, const Outcome &local) {
+  hello = Hello{};
+  hello.magic = HelloMagic;
+  hello.abi = SHARDQ_ABI_VERSION;
+  hello.protocol = protocol::ProtocolVersion;
+  hello.rank = rank;
+  hello.world = world;
+  hello.planHash = plan.hash;
+  hello.shapeHash = plan.shapeHash();
+  readHost(hello.host);
+  hello.network = networkNamespace();
+  hello.status = local.status;
+  copyMessage(local.text, hello.text, sizeof(hello.text));
+  return makeNonce(hello.nonce);
+}
+
+Outcome shardq::compare(const std::vector<Hello> &hellos) {
+  // Everybody compares with rank 0, so everybody finds the same pair.
+  const Hello &first = hellos.front();
+  for (size_t i = 0; i != hellos.size(); ++i) {
+    const Hello &other = hellos[i];
+    int rank = static_cast<int>(i);
+    auto differ = [&](const char *what, unsigned long long found,
+                      unsigned long long expected) {
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d and rank 0 differ in %s: %llu and %llu", rank,
+                     what, found, expected);
+    };
+    if (other.magic != HelloMagic)
+      return failure(SHARDQ_MISMATCH, "rank %d is not a ShardQ rank", rank);
+    if (other.abi != first.abi)
+      return differ("ABI version", other.abi, first.abi);
+    if (other.protocol != first.protocol)
+      return differ("protocol version", other.protocol, first.protocol);
+  }
+  for (size_t i = 0; i != hellos.size(); ++i) {
+    const Hello &other = hellos[i];
+    int rank = static_cast<int>(i);
+    if (other.status != SHARDQ_OK)
+      return failure(other.status, "rank %d: %.*s", rank,
+                     static_cast<int>(sizeof(other.text)), other.text);
+  }
+  for (size_t i = 0; i != hellos.size(); ++i) {
+    const Hello &other = hellos[i];
+    int rank = static_cast<int>(i);
+    if (other.rank != rank)
+      return failure(SHARDQ_MISMATCH,
+                     "the bootstrap's rank %d says that it is rank %d", rank,
+                     other.rank);
+    if (other.world != first.world)
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d is one of %d ranks, but rank 0 one of %d", rank,
+                     other.world, first.world);
+    if (other.planHash != first.planHash)
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d and rank 0 run different plans: hash 0x%llx and "
+                     "0x%llx",
+                     rank, (unsigned long long)other.planHash,
+                     (unsigned long long)first.planHash);
+    if (other.shapeHash != first.shapeHash)
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d and rank 0 have plans of one hash, 0x%llx, but "
+                     "of different sizes",
+                     rank, (unsigned long long)first.planHash);
+    if (std::strncmp(other.host, first.host, sizeof(first.host)) != 0 ||
+        other.network != first.network)
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d and rank 0 are on different hosts or in "
+                     "different network namespaces",
+                     rank);
+  }
+  return {};
+}
+
+/// The word that `writer` leaves in the heap of `owner`.
+static uint64_t tokenOf(const Nonce &writer, int64_t owner) {
+  uint64_t word;
+  std::memcpy(&word, writer.data(), sizeof(word));
+  return (word | 1) + 2 * static_cast<uint64_t>(owner);
+}
+
+void shardq::writeTokens(const Heaps &heaps, int32_t rank,
+                         const std::vector<Nonce> &nonces) {
+  for (size_t owner = 0; owner != nonces.size(); ++owner) {
+    int64_t index = static_cast<int64_t>(owner);
+    storeRelease(heaps.token(index, rank),
+                 tokenOf(nonces[static_cast<size_t>(rank)], index));
+  }
+}
+
+Outcome shardq::checkTokens(const Heaps &heaps, int32_t rank,
+                            const std::vector<Nonce> &nonces) {
+  for (size_t writer = 0; writer != nonces.size(); ++writer)
+    if (loadAcquire(heaps.token(rank, static_cast<int64_t>(writer))) !=
+        tokenOf(nonces[writer], rank))
+      return failure(SHARDQ_UNREACHABLE,
+                     "what rank %zu wrote into the heap of rank %d did not "
+                     "arrive",
+                     writer, rank);
+  return {};
+}
+
+/// Makes this rank's heap and maps those of all others.
+static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
+                        const std::vector<Nonce> &nonces,
+                        const Descriptor &listener, const Deadline &deadline,
+                        Membership &membership) {
+  std::shared_ptr<HeapSpace> space;
+  if (bootstrap.ranksAreThreads()) {
+    if (Outcome outcome = bootstrap.sharedSpace(layout.bytes, space);
+        outcome.failed())
+      return outcome;
+    membership.heaps = Heaps(std::move(space), layout);
+    return {};
+  }
+
+  int32_t rank = bootstrap.rank;
+  Descriptor mine;
+  std::vector<Descriptor> theirs;
+  if (Outcome outcome = createHeapMemory(layout.bytes, mine); outcome.failed())
+    return outcome;
+  if (Outcome outcome = connectMesh(rank, nonces, listener, mine, deadline,
+                                    membership.sockets, theirs);
+      outcome.failed())
+    return outcome;
+  if (Outcome outcome = HeapSpace::reserve(layout.bytes, layout.world, space);
+      outcome.failed())
+    return outcome;
+  for (int32_t peer = 0; peer != layout.world; ++peer) {
+    int fd =
+        peer == rank ? mine.get() : theirs[static_cast<size_t>(peer)].get();
+    if (Outcome outcome = checkHeapMemory(fd, layout.bytes); outcome.failed())
+      return outcome;
+    if (Outcome outcome = space->map(peer, fd); outcome.failed())
+      return outcome;
+  }
+  membership.heaps = Heaps(std::move(space), layout);
+  return {};
+}
+
+/// Tells everybody `mine` and takes over the first failure of any rank.
+static Outcome shareReport(shardq_bootstrap &bootstrap, const Outcome &mine,
+                           const Deadline &deadline) {
+  Report report{mine.status, {}};
+  copyMessage(mine.text, report.text, sizeof(report.text));
+  std::vector<Report> reports(static_cast<size_t>(bootstrap.world));
+  if (Outcome outcome = bootstrap.allgather(&report, reports.data(),
+                                            sizeof(report), deadline);
+      outcome.failed())
+    return mine.failed() ? mine : outcome;
+  for (const Report &other : reports)
+    if (other.status != SHARDQ_OK)
+      return failure(other.status, "%.*s", static_cast<int>(sizeof(other.text)),
+                     other.text);
+  return {};
+}
+
+Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
+                     const Plan &plan, const Outcome &local,
+                     const Deadline &deadline, Membership &membership) {
+  int32_t rank = bootstrap.rank;
+  Hello mine;
+  Outcome outcome = fillHello(mine, rank, world, plan, local);
+  Descriptor listener;
+  // The listener is there before anybody can know its name.
+  if (!outcome.failed() && !bootstrap.ranksAreThreads())
+    outcome = listenFor(mine.nonce, world, listener);
+  if (outcome.failed() && !local.failed()) {
+    mine.status = outcome.status;
+    copyMessage(outcome.text, mine.text, sizeof(mine.text));
+  }
+
+  std::vector<Hello> hellos(static_cast<size_t>(bootstrap.world));
+  outcome = bootstrap.allgather(&mine, hellos.data(), sizeof(mine), deadline);
+  if (outcome.failed())
+    return local.failed() ? local : outcome;
+  if (outcome = compare(hellos); outcome.failed())
+    return outcome;
+
+  std::vector<Nonce> nonces;
+  for (const Hello &hello : hellos)
+    nonces.push_back(hello.nonce);
+  // Some time is kept back for telling the others about a failure here.
+  Deadline mapping = Deadline::in(deadline.remaining() * 3 / 4);
+  outcome = mapHeaps(bootstrap, Layout(plan, world), nonces, listener, mapping,
+                     membership);
+  if (!outcome.failed())
+    writeTokens(membership.heaps, rank, nonces);
+  Outcome barrier = bootstrap.barrier("shardq tokens", deadline);
+  if (!outcome.failed())
+    outcome = std::move(barrier);
+  if (!outcome.failed())
+    outcome = checkTokens(membership.heaps, rank, nonces);
+  return shareReport(bootstrap, outcome, deadline);
+}

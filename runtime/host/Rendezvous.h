@@ -1,0 +1,58 @@
+//===- Rendezvous.h - Ranks meet, compare and map each other ----*- C++ -*-===//
+
+#ifndef SHARDQ_RUNTIME_HOST_RENDEZVOUS_H
+#define SHARDQ_RUNTIME_HOST_RENDEZVOUS_H
+
+#include "Bootstrap.h"
+#include "Mesh.h"
+
+namespace shardq {
+
+/// What a rank says about itself. Compared between all ranks; all of one size,
+/// whatever the versions, up to and including `protocol`.
+struct Hello {
+  uint64_t magic;
+  uint32_t abi;
+  uint32_t protocol;
+  int32_t rank;
+  int32_t world;
+  uint64_t planHash;
+  uint64_t shapeHash;
+  char host[64];
+  uint64_t network; // abstract sockets reach only within one of these
+  Nonce nonce;
+  int32_t status; // why this rank cannot take part
+  char text[212];
+};
+
+/// What a rank found; all ranks take the first bad one as theirs.
+struct Report {
+  int32_t status;
+  char text[252];
+};
+
+/// What a rendezvous gives.
+struct Membership {
+  Heaps heaps;
+  std::vector<Descriptor> sockets; // empty when ranks are threads
+};
+
+/// Meets the other ranks. `local` is a failure that this rank brings along: it
+/// still comes, so that the others fail with its reason at once.
+Outcome meet(shardq_bootstrap &bootstrap, int32_t world, const Plan &plan,
+             const Outcome &local, const Deadline &deadline,
+             Membership &membership);
+
+/// First disagreement between the ranks, naming both.
+Outcome compare(const std::vector<Hello> &hellos);
+
+/// Writes a token into every peer's heap; then, once all ranks have, checks
+/// that the peers' tokens are here.
+void writeTokens(const Heaps &heaps, int32_t rank,
+                 const std::vector<Nonce> &nonces);
+Outcome checkTokens(const Heaps &heaps, int32_t rank,
+                    const std::vector<Nonce> &nonces);
+
+} // namespace shardq
+
+#endif // SHARDQ_RUNTIME_HOST_RENDEZVOUS_H

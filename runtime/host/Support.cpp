@@ -1,0 +1,69 @@
+//===- Support.cpp - Outcomes, deadlines, descriptors ---------------------===//
+
+#include "Support.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+using namespace shardq;
+
+static std::string formatList(const char *text, va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  int length = std::vsnprintf(nullptr, 0, text, arguments);
+  std::string result(static_cast<size_t>(std::max(length, 0)), '\0');
+  // The terminator lands on the string's own.
+  std::vsnprintf(result.data(), result.size() + 1, text, again);
+  va_end(again);
+  return result;
+}
+
+std::string shardq::format(const char *text, ...) {
+  va_list arguments;
+  va_start(arguments, text);
+  std::string result = formatList(text, arguments);
+  va_end(arguments);
+  return result;
+}
+
+Outcome shardq::failure(shardq_status status, const char *text, ...) {
+  va_list arguments;
+  va_start(arguments, text);
+  Outcome outcome{status, formatList(text, arguments)};
+  va_end(arguments);
+  return outcome;
+}
+
+Outcome shardq::systemFailure(const char *call) {
+  // strerror's buffer may be shared between threads; the description functions
+  // of glibc return static text.
+  const char *description = strerrordesc_np(errno);
+  return failure(SHARDQ_SYSTEM, "%s failed: %s", call,
+                 description ? description : "unknown error");
+}
+
+void shardq::copyMessage(const std::string &text, char *message, size_t size) {
+  if (!message || size == 0)
+    return;
+  size_t length = std::min(text.size(), size - 1);
+  std::memcpy(message, text.data(), length);
+  message[length] = '\0';
+}
+
+Deadline Deadline::in(int64_t milliseconds) {
+  return Deadline(Clock::now() + std::chrono::milliseconds(milliseconds));
+}
+
+int64_t Deadline::remaining() const {
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(at - Clock::now());
+  return std::max<int64_t>(left.count(), 0);
+}
+
+void Descriptor::reset() {
+  if (fd >= 0)
+    ::close(fd);
+  fd = -1;
+}

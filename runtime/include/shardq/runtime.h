@@ -1,0 +1,321 @@
+//===- runtime.h - C ABI of the ShardQ runtime ------------------*- C -*-===//
+//
+// Symmetric buffers, exchanges and errors for the ranks of one host.
+//
+// Two audiences read this header. A program that runs ranks uses
+// `shardq_bootstrap_*`, `shardq_comm_*` and `shardq_context_*`. Code generated
+// by the compiler uses `shardq_rt_*` only, and is handed a context.
+//
+// Rules that hold for every function here:
+//  - Nothing throws, exits, prints or asserts. Bad input is a status, or, in
+//    the entry points of generated code, an error recorded on the communicator.
+//  - Sizes and offsets are bytes, rows are counts of rows, times are
+//    milliseconds, ranks and slots count from 0.
+//  - A message buffer always ends up zero-terminated, truncated if it is too
+//    small; (NULL, 0) means that the text is not wanted.
+//  - Structs begin with `struct_size`, which the caller sets to sizeof: a
+//    library that is newer than its caller reads only what the caller has.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_RUNTIME_H
+#define SHARDQ_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHARDQ_API __attribute__((visibility("default")))
+
+/* Version of everything below. Raised by any change that an existing caller
+ * could notice; ranks of different versions refuse each other. */
+#define SHARDQ_ABI_VERSION 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*===--- Status ----------------------------------------------------------===*/
+
+typedef int32_t shardq_status;
+
+enum {
+  SHARDQ_OK = 0,
+  /* An argument, plan, fault text or call order that cannot be right. */
+  SHARDQ_INVALID = 1,
+  /* The system refused memory, a descriptor, a socket or a thread. */
+  SHARDQ_SYSTEM = 2,
+  /* The bootstrap provider failed, or a callback of it said so. */
+  SHARDQ_BOOTSTRAP = 3,
+  /* A rank did not come to the rendezvous before its deadline. */
+  SHARDQ_ABSENT = 4,
+  /* Two ranks disagree on ABI, protocol, plan, world or host. */
+  SHARDQ_MISMATCH = 5,
+  /* What a peer wrote during the rendezvous did not arrive. */
+  SHARDQ_UNREACHABLE = 6,
+  /* A wait ran into its deadline. */
+  SHARDQ_DEADLINE = 7,
+  /* A peer's process ended without destroying its communicator. */
+  SHARDQ_PEER_DEAD = 8,
+  /* A peer destroyed its communicator while it was still waited for. */
+  SHARDQ_PEER_LEFT = 9,
+  /* A peer signalled another operation than the one waited for. */
+  SHARDQ_WRONG_OPERATION = 10,
+  /* A peer signalled another number of rows than expected. */
+  SHARDQ_WRONG_ROWS = 11,
+  /* A peer ran ahead and overwrote data before it was read. */
+  SHARDQ_OVERRUN = 12,
+  /* More rows than the planned buffer holds. */
+  SHARDQ_CAPACITY = 13,
+  /* A rank called shardq_comm_abort. */
+  SHARDQ_ABORTED = 14
+};
+
+/* Name of a status, for example "peer dead"; "unknown" for any other value.
+ * The text is static. Any thread. */
+SHARDQ_API const char *shardq_status_name(shardq_status status);
+
+/* SHARDQ_ABI_VERSION of the library that is loaded. Any thread. */
+SHARDQ_API uint32_t shardq_abi_version(void);
+
+/*===--- Plan ------------------------------------------------------------===*/
+
+/* One exchange buffer ("channel") of a slot: the inbox that peers push to. */
+typedef struct shardq_channel {
+  const char *name;    /* for messages; may be NULL */
+  uint64_t offset;     /* from the slot's base */
+  uint64_t bytes;      /* of one generation */
+  int32_t generations; /* copies used in turn, 1 to 8; 1 needs alternation */
+  int32_t reserved;    /* 0 */
+} shardq_channel;
+
+/* What the compiler planned, equal on all ranks. The communicator copies it, so
+ * it may go away after shardq_comm_create. */
+typedef struct shardq_plan {
+  size_t struct_size;
+  uint64_t hash;        /* of the program; compared between ranks */
+  int32_t slots;        /* micro-batches in flight, 1 to 64 */
+  int32_t num_channels; /* 0 to 1024 */
+  uint64_t slot_bytes;  /* symmetric bytes of one slot */
+  const shardq_channel *channels;
+  int32_t num_operations; /* exchanges that the program can run */
+  int32_t reserved;       /* 0 */
+  /* "q exchange 17 of @attention", by operation id; entries may be NULL. */
+  const char *const *operation_names;
+} shardq_plan;
+
+/*===--- Bootstrap -------------------------------------------------------===*/
+
+/* How ranks find each other. One handle belongs to one rank and is used by one
+ * thread at a time. It is needed only during shardq_comm_create and may serve
+ * several communicators, made in the same order on all ranks. */
+typedef struct shardq_bootstrap shardq_bootstrap;
+
+/* Ranks meet through files in `directory`, which all see. The directory must
+ * be fresh for each launch: files of an earlier one would be taken for ranks.
+ * The caller removes it after all ranks are done. Works between processes
+ * forked from one parent and between unrelated ones.
+ * Errors: SHARDQ_INVALID. */
+SHARDQ_API shardq_status shardq_bootstrap_files(const char *directory,
+                                                int32_t rank, int32_t world,
+                                                shardq_bootstrap **out);
+
+/* Ranks meet through functions of the embedding framework. A callback returns
+ * 0 for success; any other value fails the creation with SHARDQ_BOOTSTRAP. It
+ * must return, in success or failure, by about `deadline_ms` from its call. */
+typedef struct shardq_bootstrap_callbacks {
+  size_t struct_size;
+  void *user; /* first argument of both; must outlive the bootstrap */
+  /* `all` receives world * `bytes`, block i from rank i, own block included. */
+  int32_t (*allgather)(void *user, const void *mine, void *all, size_t bytes,
+                       int64_t deadline_ms);
+  /* Returns once all ranks called it with the same `tag`. */
+  int32_t (*barrier)(void *user, const char *tag, int64_t deadline_ms);
+} shardq_bootstrap_callbacks;
+
+/* Errors: SHARDQ_INVALID. */
+SHARDQ_API shardq_status shardq_bootstrap_from_callbacks(
+    const shardq_bootstrap_callbacks *callbacks, int32_t rank, int32_t world,
+    shardq_bootstrap **out);
+
+/* Ranks are threads of this process and share one mapping of all heaps, so
+ * that sanitizers see them. The group is shared by its ranks' bootstraps and
+ * may be destroyed after they are; communicators outlive both.
+ * Errors: SHARDQ_INVALID. */
+typedef struct shardq_thread_group shardq_thread_group;
+SHARDQ_API shardq_status shardq_thread_group_create(int32_t world,
+                                                    shardq_thread_group **out);
+SHARDQ_API void shardq_thread_group_destroy(shardq_thread_group *group);
+SHARDQ_API shardq_status shardq_bootstrap_threads(shardq_thread_group *group,
+                                                  int32_t rank,
+                                                  shardq_bootstrap **out);
+
+/* Frees a bootstrap of any kind. NULL is allowed. */
+SHARDQ_API void shardq_bootstrap_destroy(shardq_bootstrap *bootstrap);
+
+/*===--- Communicator ----------------------------------------------------===*/
+
+/* Membership of this process (or thread) in a group of ranks. After its first
+ * error it can only be destroyed and made anew. */
+typedef struct shardq_comm shardq_comm;
+
+/* One micro-batch slot of a communicator: the first argument of generated
+ * code. Owned by the communicator. Contexts share nothing but the error, so
+ * each may be driven by a thread of its own, one thread at a time. */
+typedef struct shardq_context shardq_context;
+
+typedef struct shardq_comm_options {
+  size_t struct_size;
+  int32_t rank;
+  int32_t world; /* 1 to 1024 */
+  shardq_bootstrap *bootstrap;
+  const shardq_plan *plan;
+  /* Longest wait of one exchange; 0 means 30000. */
+  int64_t deadline_ms;
+  /* Longest time for the whole rendezvous; 0 means 30000. */
+  int64_t rendezvous_deadline_ms;
+  /* A fault to inject, "rank=2,operation=1,epoch=3,action=kill"; NULL reads
+   * the environment's SHARDQ_FAULT, "" injects nothing. docs/Runtime.md. */
+  const char *fault;
+} shardq_comm_options;
+
+/* Makes this rank's heap, meets the other ranks, maps their heaps and checks
+ * that every peer's writes arrive. Collective; at the end all ranks succeed or
+ * all fail, unless ranks die meanwhile. `*out` is NULL after an error, and
+ * `message` says what happened and which ranks it concerns. Returns by about
+ * `rendezvous_deadline_ms`. Errors: SHARDQ_INVALID to SHARDQ_UNREACHABLE. */
+SHARDQ_API shardq_status shardq_comm_create(const shardq_comm_options *options,
+                                            shardq_comm **out, char *message,
+                                            size_t message_size);
+
+/* Leaves the group and frees everything, contexts included. Not collective:
+ * waits for nobody, dead or alive. The contexts must not be in use. Peers that
+ * still need this rank get SHARDQ_PEER_LEFT. NULL is allowed. */
+SHARDQ_API void shardq_comm_destroy(shardq_comm *comm);
+
+/* -1 for NULL. Any thread. */
+SHARDQ_API int32_t shardq_comm_rank(const shardq_comm *comm);
+SHARDQ_API int32_t shardq_comm_world(const shardq_comm *comm);
+SHARDQ_API int32_t shardq_comm_slots(const shardq_comm *comm);
+
+/* The context of a slot, the same one each time; NULL if there is no such
+ * slot. Any thread. */
+SHARDQ_API shardq_context *shardq_comm_context(shardq_comm *comm, int32_t slot);
+
+/* Ends the group: every rank's exchanges return with SHARDQ_ABORTED, naming
+ * this rank. No effect after an earlier error. Any thread. */
+SHARDQ_API void shardq_comm_abort(shardq_comm *comm);
+
+/*===--- Context ---------------------------------------------------------===*/
+
+/* First error of the context's communicator, or SHARDQ_OK. Reading does not
+ * clear it. The message has the form
+ *   rank 3 waited 30.0 s for rank 5 (slot 1, q exchange 17 of @attention,
+ *   epoch 812; rank 5 last seen at 811)
+ * and is the same on every rank that learned of the error from its finder.
+ * Any thread. SHARDQ_INVALID for a NULL context. */
+SHARDQ_API shardq_status shardq_context_status(shardq_context *context,
+                                               char *message,
+                                               size_t message_size);
+
+/* The same error in numbers; -1 where a field has no meaning. */
+typedef struct shardq_error {
+  size_t struct_size;
+  shardq_status status;
+  int32_t reporter;  /* rank that found it */
+  int32_t culprit;   /* rank that caused it: the root one, not a neighbour */
+  int32_t slot;      /* slot that the culprit holds up */
+  int32_t channel;   /* and its channel */
+  int32_t operation; /* and the operation there */
+  int64_t epoch;     /* waited for */
+  int64_t last_seen; /* epoch that the culprit had signalled */
+  int64_t expected;  /* rows, operation or capacity */
+  int64_t found;
+} shardq_error;
+
+/* Fills `error` up to its struct_size and returns its status. Any thread. */
+SHARDQ_API shardq_status shardq_context_error(shardq_context *context,
+                                              shardq_error *error);
+
+/* -1 for NULL. Any thread. */
+SHARDQ_API int32_t shardq_context_slot(const shardq_context *context);
+
+/* An intermediate value that generated code hands out for inspection. Valid
+ * only during the callback. */
+typedef struct shardq_tap_value {
+  const char *name;
+  int32_t element_bytes;
+  int32_t rank;           /* number of dimensions, 0 to 64 */
+  const void *data;       /* first element */
+  const int64_t *sizes;   /* `rank` of them, elements */
+  const int64_t *strides; /* `rank` of them, elements */
+  const int32_t *rows;    /* global row of each row; NULL: not row-sharded */
+  int64_t num_rows;       /* rows that hold a value */
+} shardq_tap_value;
+
+/* Called on the thread that runs the generated code; must not throw or call
+ * shardq_rt_* on the same context. */
+typedef void (*shardq_tap_callback)(void *user, const shardq_tap_value *value);
+
+/* Registers the callback of a context; NULL removes it. Not while the context
+ * runs. `user` must outlive the registration. */
+SHARDQ_API void shardq_context_set_tap(shardq_context *context,
+                                       shardq_tap_callback callback,
+                                       void *user);
+
+/*===--- Entry points of generated code ----------------------------------===*/
+//
+// One thread per context at a time. After the first error on the communicator
+// all of them return at once; no pointer they return is ever unmapped before
+// shardq_comm_destroy. A NULL context, or an argument outside the plan, is
+// recorded as SHARDQ_INVALID where there is a communicator to record it on.
+//
+// An exchange on a channel is: workspace, push of rows through rt_peer, signal,
+// wait, read of the workspace. A rank without rows does all of it too.
+
+/* This rank in the world. */
+SHARDQ_API int64_t shardq_rt_rank(shardq_context *context);
+
+/* This rank's inbox for the next exchange on `channel`: the one that the next
+ * signal and wait on it concern. Records SHARDQ_CAPACITY where `rows` of
+ * `row_bytes` each do not fit the channel; then, and for a channel outside the
+ * plan, the result is memory of its own of that size, no peer's business. */
+SHARDQ_API void *shardq_rt_workspace(shardq_context *context, int32_t channel,
+                                     int64_t rows, int64_t row_bytes);
+
+/* Where `local`, an address in this rank's heap, is in the heap of `peer`; any
+ * other address stays what it is. */
+SHARDQ_API void *shardq_rt_peer(shardq_context *context, void *local,
+                                int64_t peer);
+
+/* Begins the channel's next epoch and tells each member `first + i * stride`,
+ * 0 <= i < size, that `rows[i]` rows were pushed to it. Everything this thread
+ * wrote before is visible to a member whose wait saw the signal. */
+SHARDQ_API void shardq_rt_signal(shardq_context *context, int32_t channel,
+                                 int32_t operation, int64_t group_first,
+                                 int64_t group_stride, int64_t group_size,
+                                 const int64_t *rows);
+
+/* Waits until every member signalled the channel's current epoch, and checks
+ * that it ran `operation` and pushed `rows[i]` rows. On any error the inbox is
+ * filled with 0xFF bytes, the error recorded, and all ranks told. */
+SHARDQ_API void shardq_rt_wait(shardq_context *context, int32_t channel,
+                               int32_t operation, int64_t group_first,
+                               int64_t group_stride, int64_t group_size,
+                               const int64_t *rows);
+
+/* 1 while no error is recorded, else 0. */
+SHARDQ_API int32_t shardq_rt_ok(shardq_context *context);
+
+/* Hands a value to the context's tap callback, if there is one. The fields are
+ * those of shardq_tap_value. */
+SHARDQ_API void shardq_rt_tap(shardq_context *context, const char *name,
+                              int32_t element_bytes, int32_t rank_of_shape,
+                              const void *data, const int64_t *sizes,
+                              const int64_t *strides, const int32_t *rows,
+                              int64_t num_rows);
+
+#ifdef __cplusplus
+} // extern "C"
+#endif
+
+#endif /* SHARDQ_RUNTIME_H */

@@ -1,0 +1,17 @@
+/*===- HeaderTest.c - The public header is C -------------------------------===
+ *
+ * Compiled as C with pedantic warnings; ApiTest.cpp calls the function.
+ */
+
+#include "shardq/runtime.h"
+
+int shardqHeaderTestAbi(void) {
+  shardq_plan plan = {0};
+  shardq_comm_options options = {0};
+  plan.struct_size = sizeof plan;
+  options.struct_size = sizeof options;
+  options.plan = &plan;
+  return options.plan->struct_size == sizeof(shardq_plan)
+             ? (int)shardq_abi_version()
+             : -1;
+}

@@ -1,0 +1,116 @@
+//===- PlanTest.cpp - Plans are checked before they are used --------------===//
+
+#include "host/Heap.h"
+
+#include "Ranks.h"
+
+#include <gtest/gtest.h>
+
+using namespace shardq;
+using shardq::test::TestPlan;
+
+namespace {
+
+std::string refusal(const shardq_plan &source) {
+  Plan plan;
+  Outcome outcome = Plan::read(&source, plan);
+  EXPECT_EQ(outcome.status, SHARDQ_INVALID);
+  return outcome.text;
+}
+
+} // namespace
+
+TEST(PlanCheck, Copies) {
+  TestPlan source(4, 8, 2, {1, 2});
+  Plan plan;
+  ASSERT_FALSE(Plan::read(&source.plan, plan).failed());
+  EXPECT_EQ(plan.slots, 2);
+  ASSERT_EQ(plan.channels.size(), 2u);
+  EXPECT_EQ(plan.channels[1].generations, 2u);
+  EXPECT_EQ(plan.operationName(1), "out exchange 1 of @test");
+  EXPECT_EQ(plan.operationName(2), "operation 2");
+  EXPECT_EQ(plan.operationName(-1), "operation -1");
+}
+
+TEST(PlanCheck, Refuses) {
+  Plan plan;
+  EXPECT_EQ(Plan::read(nullptr, plan).status, SHARDQ_INVALID);
+  TestPlan source(4, 8);
+  auto with = [&](auto change) {
+    shardq_plan copy = source.plan;
+    change(copy);
+    return refusal(copy);
+  };
+  EXPECT_EQ(with([](auto &p) { p.slots = 0; }),
+            "plan: 0 slots, expected 1 to 64");
+  with([](auto &p) { p.slots = 65; });
+  with([](auto &p) { p.struct_size = 1; });
+  with([](auto &p) { p.num_channels = -1; });
+  with([](auto &p) { p.num_channels = 1025; });
+  with([](auto &p) { p.channels = nullptr; });
+  with([](auto &p) { p.num_operations = -1; });
+  with([](auto &p) { p.operation_names = nullptr; });
+  with([](auto &p) { p.slot_bytes = UINT64_MAX; });
+  std::string text = with([](auto &p) { p.slot_bytes -= 1; });
+  EXPECT_NE(text.find("does not fit in a slot of 2047 bytes"),
+            std::string::npos)
+      << text;
+}
+
+TEST(PlanCheck, RefusesChannels) {
+  TestPlan source(4, 8);
+  for (shardq_channel channel :
+       {shardq_channel{"c", 0, 8, 0, 0}, shardq_channel{"c", 0, 8, 9, 0},
+        shardq_channel{"c", UINT64_MAX, 8, 1, 0},
+        shardq_channel{"c", 0, UINT64_MAX, 8, 0},
+        shardq_channel{nullptr, 0, UINT64_MAX / 8 + 1, 8, 0},
+        shardq_channel{"c", 2048, 1, 1, 0}}) {
+    shardq_plan plan = source.plan;
+    plan.channels = &channel;
+    plan.num_channels = 1;
+    refusal(plan);
+  }
+}
+
+TEST(PlanCheck, NoChannelsNoBytes) {
+  shardq_plan source{};
+  source.struct_size = sizeof(source);
+  source.slots = 1;
+  Plan plan;
+  ASSERT_FALSE(Plan::read(&source, plan).failed());
+  Layout layout(plan, 3);
+  EXPECT_GT(layout.bytes, layout.data);
+}
+
+TEST(PlanCheck, LayoutHasNoOverlaps) {
+  TestPlan source(5, 3, 3, {1, 2});
+  Plan plan;
+  ASSERT_FALSE(Plan::read(&source.plan, plan).failed());
+  Layout layout(plan, 5);
+  EXPECT_LE(layout.tokens + 5 * 8, layout.progress);
+  EXPECT_LE(layout.progress + 3 * sizeof(SlotProgress), layout.doorbells);
+  EXPECT_LE(layout.doorbells + 3 * sizeof(Doorbell), layout.signalled);
+  EXPECT_LE(layout.signalled + 3 * 2 * 8, layout.flags);
+  EXPECT_LE(layout.flags + 3 * 2 * 2 * 5 * 64, layout.data);
+  EXPECT_GE(layout.slotStride, plan.slotBytes);
+  EXPECT_EQ(layout.bytes, layout.data + 3 * layout.slotStride);
+  EXPECT_EQ(layout.bytes % 4096, 0u);
+}
+
+TEST(PlanCheck, ShapeHashSeesEverySize) {
+  Plan plan;
+  TestPlan source(4, 8);
+  ASSERT_FALSE(Plan::read(&source.plan, plan).failed());
+  uint64_t hash = plan.shapeHash();
+  auto changed = [&](auto change) {
+    Plan copy = plan;
+    change(copy);
+    return copy.shapeHash() != hash;
+  };
+  EXPECT_TRUE(changed([](Plan &p) { p.slots = 2; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.slotBytes += 1; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels[0].bytes -= 1; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels[1].offset -= 1; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels[1].generations = 2; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels.pop_back(); }));
+}
