@@ -125,8 +125,7 @@ static void moduleToJit(benchmark::State &state) {
     if (!engine)
       return state.SkipWithError("no execution engine");
     // Code is made when it is looked up. Runtime functions need not exist.
-    llvm::consumeError(
-        (*engine)->lookup("_mlir_ciface_model").takeError());
+    llvm::consumeError((*engine)->lookup("_mlir_ciface_model").takeError());
   }
 }
 BENCHMARK(moduleToJit)

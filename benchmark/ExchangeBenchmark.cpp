@@ -60,7 +60,8 @@ public:
 
   /// Pushes to everybody and waits for everybody.
   void exchange() {
-    char *inbox = static_cast<char *>(shardq_rt_workspace(context, 0, world, int64_t(bytes)));
+    char *inbox = static_cast<char *>(
+        shardq_rt_workspace(context, 0, world, int64_t(bytes)));
     int64_t self = shardq_rt_rank(context);
     char *mine = inbox + uint64_t(self) * bytes;
     for (int64_t step = 1; step <= world; ++step)

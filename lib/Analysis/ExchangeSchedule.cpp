@@ -1,12 +1,12 @@
 //===- ExchangeSchedule.cpp - What lies between exchanges -----------------===//
 
 #include "shardq/Analysis/ExchangeSchedule.h"
-#include "shardq/Analysis/RankDependence.h"
-#include "shardq/IR/ShardQ.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "shardq/Analysis/RankDependence.h"
+#include "shardq/IR/ShardQ.h"
 
 using namespace mlir;
 using namespace mlir::shardq;

@@ -24,9 +24,9 @@ LogicalResult mlir::shardq::verifyInFunctionsOf(ModuleOp module) {
     auto function = op->getParentOfType<func::FuncOp>();
     if (function && function->getParentOp() == module)
       return success();
-    InFlightDiagnostic diag =
-        op->emitOpError("stands outside the functions (func.func) of the module "
-                        "that the pass runs on");
+    InFlightDiagnostic diag = op->emitOpError(
+        "stands outside the functions (func.func) of the module "
+        "that the pass runs on");
     diag.attachNote(module.getLoc()) << "the pass runs on this module; run it "
                                         "on a nested module by itself";
     return diag;

@@ -1,13 +1,13 @@
 //===- RankDependence.cpp - Which values differ between ranks -------------===//
 
 #include "shardq/Analysis/RankDependence.h"
-#include "shardq/IR/ShardQ.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "shardq/IR/ShardQ.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -32,14 +32,13 @@ mlir::shardq::findCollectiveFunctions(ModuleOp module,
     module.walk([&](FunctionOpInterface function) {
       if (found.contains(function))
         return;
-      bool reaches = function
-                         .walk([&](Operation *op) {
-                           bool hit = isCollective(op) ||
-                                      mayCall(op, found, symbols);
-                           return hit ? WalkResult::interrupt()
-                                      : WalkResult::advance();
-                         })
-                         .wasInterrupted();
+      bool reaches =
+          function
+              .walk([&](Operation *op) {
+                bool hit = isCollective(op) || mayCall(op, found, symbols);
+                return hit ? WalkResult::interrupt() : WalkResult::advance();
+              })
+              .wasInterrupted();
       if (reaches)
         changed |= found.insert(function).second;
     });
@@ -75,8 +74,7 @@ RankDependence::RankDependence(ModuleOp module) {
 
 bool RankDependence::join(Value value, Bits add) {
   Bits &have = bits[value];
-  bool changed =
-      (add.contents && !have.contents) || (add.shape && !have.shape);
+  bool changed = (add.contents && !have.contents) || (add.shape && !have.shape);
   have.contents |= add.contents;
   have.shape |= add.shape;
   return changed;
@@ -209,13 +207,12 @@ bool RankDependence::visitRegions(Operation *op) {
     }
   if (auto loop = dyn_cast<scf::ForOp>(op)) {
     OperandRange yields = loop.getBody()->getTerminator()->getOperands();
-    for (auto [init, argument, yield] : llvm::zip(
-             loop.getInitArgs(), loop.getRegionIterArgs(), yields)) {
+    for (auto [init, argument, yield] :
+         llvm::zip(loop.getInitArgs(), loop.getRegionIterArgs(), yields)) {
       changed |= join(argument, get(init));
       changed |= join(argument, get(yield));
     }
-    for (auto [init, result] :
-         llvm::zip(loop.getInitArgs(), loop.getResults()))
+    for (auto [init, result] : llvm::zip(loop.getInitArgs(), loop.getResults()))
       changed |= join(result, get(init));
     changed |= join(loop.getInductionVar(), {divergent, false});
   }
@@ -240,7 +237,7 @@ bool RankDependence::visitCall(Operation *op) {
     for (Value result : op->getResults())
       changed |= join(result, from);
     changed |= visitBuffers(op, from);
-  return changed;
+    return changed;
   }
   // A call that only some ranks make leaves buffers that differ.
   bool isSkippedBySome = getDivergentParent(op) != nullptr;
@@ -249,8 +246,8 @@ bool RankDependence::visitCall(Operation *op) {
     changed |= join(argument, get(operand));
     // What a callee writes to a buffer comes back.
     if (isa<MemRefType>(operand.getType()))
-      changed |= join(operand, {get(argument).contents || isSkippedBySome,
-                                false});
+      changed |=
+          join(operand, {get(argument).contents || isSkippedBySome, false});
   }
   bool divergent = hasDivergentBranch(callee.getFunctionBody());
   for (Block &block : callee.getFunctionBody())
@@ -274,9 +271,8 @@ bool RankDependence::isDivergent(Operation *op) const {
     unsigned passed = 0;
     for (unsigned i = 0; i < op->getNumSuccessors(); ++i)
       passed += branch.getSuccessorOperands(i).getForwardedOperands().size();
-    return llvm::any_of(op->getOperands().drop_back(passed), [&](Value value) {
-      return isDependent(value);
-    });
+    return llvm::any_of(op->getOperands().drop_back(passed),
+                        [&](Value value) { return isDependent(value); });
   }
   return llvm::any_of(op->getOperands(), [&](Value operand) {
     return isDependent(operand) && !isa<ShapedType>(operand.getType());

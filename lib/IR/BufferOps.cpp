@@ -89,7 +89,8 @@ LogicalResult RankOp::canonicalize(RankOp op, PatternRewriter &rewriter) {
 LogicalResult WorkspaceOp::verify() {
   auto type = cast<MemRefType>(getResult().getType());
   if (!type.getLayout().isIdentity())
-    return emitOpError("result is ") << type << ", expected the identity layout";
+    return emitOpError("result is ")
+           << type << ", expected the identity layout";
   int64_t dynamic = type.getNumDynamicDims();
   if (dynamic != int64_t(getSizes().size()))
     return emitOpError("has ")
@@ -122,8 +123,8 @@ LogicalResult WorkspaceOp::verifySymbolUses(SymbolTableCollection &symbols) {
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   bool overflow = false;
   for (int64_t size : type.getShape())
-    overflow |= llvm::MulOverflow(bytes, ShapedType::isDynamic(size) ? 1 : size,
-                                  bytes);
+    overflow |=
+        llvm::MulOverflow(bytes, ShapedType::isDynamic(size) ? 1 : size, bytes);
   if (overflow || bytes > channel.getBytes())
     return emitOpError("result is ")
            << type << ", expected at most " << channel.getBytes()
@@ -169,13 +170,15 @@ static void getProtocolEffects(Operation *op, Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get());
 }
 
-void PushOp::getEffects(Effects &effects) { getProtocolEffects(*this, effects); }
+void PushOp::getEffects(Effects &effects) {
+  getProtocolEffects(*this, effects);
+}
 
 #define SHARDQ_FLAG_OP(OP)                                                     \
   LogicalResult OP::verify() {                                                 \
     if (failed(verifyNotNegative(*this, "channel", int32_t(getChannel()))))    \
       return failure();                                                        \
-    return verifyNotNegative(*this, "exchange", int32_t(getExchange()));     \
+    return verifyNotNegative(*this, "exchange", int32_t(getExchange()));       \
   }                                                                            \
   LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {         \
     return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(),         \

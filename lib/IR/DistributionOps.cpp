@@ -42,14 +42,17 @@ void CountDecodeRowsOp::getEffects(Effects &effects) {
   getReadEffects(*this, effects);
 }
 
+Speculation::Speculatability CountDecodeRowsOp::getSpeculatability() {
+  return getReaderSpeculatability(getQueryStart());
+}
+
 //===----------------------------------------------------------------------===//
 // ZigzagSplitOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult ZigzagSplitOp::verify() { return verifyTwoForms(*this, 2, 2); }
 
-LogicalResult
-ZigzagSplitOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult ZigzagSplitOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(),
                        "rank_offsets", getOutType(1));
 }
@@ -98,6 +101,10 @@ void SplitGateOp::getEffects(Effects &effects) {
   getReadEffects(*this, effects);
 }
 
+Speculation::Speculatability SplitGateOp::getSpeculatability() {
+  return getReaderSpeculatability(getOffsets());
+}
+
 //===----------------------------------------------------------------------===//
 // LocalRowsOp
 //===----------------------------------------------------------------------===//
@@ -107,8 +114,9 @@ LogicalResult LocalRowsOp::verify() {
     return failure();
   if (!isOnBuffers() && !getOutType(0).isDynamicDim(0))
     return emitOpError("result is ")
-           << getOutType(0) << ", expected a dynamic size: it differs between "
-                               "ranks";
+           << getOutType(0)
+           << ", expected a dynamic size: it differs between "
+              "ranks";
   return success();
 }
 
@@ -138,7 +146,8 @@ LogicalResult TakeRowsOp::verify() {
   if (failed(verifyRank(*this, "result", out, shaped(getSource()).getRank())) ||
       failed(verifySameElement(*this, "result", out, "source", source)))
     return failure();
-  for (int64_t dim = 1, rank = cast<ShapedType>(out).getRank(); dim < rank; ++dim)
+  for (int64_t dim = 1, rank = cast<ShapedType>(out).getRank(); dim < rank;
+       ++dim)
     if (failed(verifySameDim(*this, "values in dimension " + Twine(dim).str(),
                              {"result", out, unsigned(dim)},
                              {"source", source, unsigned(dim)})))
@@ -224,14 +233,16 @@ LogicalResult mlir::shardq::detail::verifyExchangeShapes(
     return failure();
   if (result.getRank() == 3 && result.getDimSize(2) != width)
     return op->emitOpError("'")
-           << resultName << "' has " << result.getDimSize(2) << " values a head, expected " << width
+           << resultName << "' has " << result.getDimSize(2)
+           << " values a head, expected " << width
            << " as the sources together";
   if (!after)
     return success();
   if (toTokens)
     return op->emitOpError("has 'after', expected only when tokens_to_heads");
   if (failed(verifyRank(op, "after", after.getType(), result.getRank())) ||
-      failed(verifySameElement(op, "after", after.getType(), resultName, result)))
+      failed(
+          verifySameElement(op, "after", after.getType(), resultName, result)))
     return failure();
   for (int64_t dim = 1; dim < result.getRank(); ++dim)
     if (failed(verifySameDim(op, dim == 1 ? "heads" : "values a head",
@@ -241,13 +252,10 @@ LogicalResult mlir::shardq::detail::verifyExchangeShapes(
   return success();
 }
 
-LogicalResult mlir::shardq::detail::verifyExchangeHeads(Operation *op,
-                                          SymbolTableCollection &symbols,
-                                          FlatSymbolRefAttr mesh,
-                                          StringAttr axis, Direction direction,
-                                          ShapedType source,
-                                          StringRef resultName,
-                                          ShapedType result, Type offsets) {
+LogicalResult mlir::shardq::detail::verifyExchangeHeads(
+    Operation *op, SymbolTableCollection &symbols, FlatSymbolRefAttr mesh,
+    StringAttr axis, Direction direction, ShapedType source,
+    StringRef resultName, ShapedType result, Type offsets) {
   if (failed(verifyOffsets(op, symbols, mesh, axis, "offsets", offsets)))
     return failure();
   int64_t ranks = verifyAxis(op, symbols, mesh, axis).getSize();
@@ -258,19 +266,20 @@ LogicalResult mlir::shardq::detail::verifyExchangeHeads(Operation *op,
     return success();
   return op->emitOpError("'")
          << (toTokens ? resultName : "source") << "' has " << all
-         << " heads, expected " << local * ranks << ": " << local << " on each of "
-         << ranks << " ranks";
+         << " heads, expected " << local * ranks << ": " << local
+         << " on each of " << ranks << " ranks";
 }
 
-LogicalResult mlir::shardq::detail::verifySymmetric(Operation *op, StringRef name, Type type,
-                                      FlatSymbolRefAttr mesh) {
-  auto space =
-      dyn_cast_if_present<SymmetricAttr>(cast<MemRefType>(type).getMemorySpace());
+LogicalResult mlir::shardq::detail::verifySymmetric(Operation *op,
+                                                    StringRef name, Type type,
+                                                    FlatSymbolRefAttr mesh) {
+  auto space = dyn_cast_if_present<SymmetricAttr>(
+      cast<MemRefType>(type).getMemorySpace());
   if (space && space.getMesh() == mesh)
     return success();
-  return op->emitOpError("'") << name << "' is " << type
-                              << ", expected memory space #shardq.symmetric<"
-                              << mesh << ">";
+  return op->emitOpError("'")
+         << name << "' is " << type
+         << ", expected memory space #shardq.symmetric<" << mesh << ">";
 }
 
 LogicalResult ExchangeOp::verify() {
@@ -334,7 +343,8 @@ struct ExchangeBack : OpRewritePattern<ExchangeOp> {
       return failure();
     auto first = op.getSources().front().getDefiningOp<ExchangeOp>();
     if (!first || first.getDirection() != Direction::TokensToHeads ||
-        first.getIds() != op.getIds() || first.getOffsets() != op.getOffsets() ||
+        first.getIds() != op.getIds() ||
+        first.getOffsets() != op.getOffsets() ||
         first.getDecodes() != op.getDecodes() ||
         first.getMesh() != op.getMesh() || first.getAxis() != op.getAxis() ||
         first.getSources().front().getType() != op->getResult(0).getType())

@@ -31,8 +31,7 @@ static ParseResult parseAxes(OpAsmParser &parser, ArrayAttr &axes) {
     if (failed(AxisAttr::verify([&] { return parser.emitError(loc); }, name,
                                 size, parentAttr)))
       return failure();
-    list.push_back(
-        AxisAttr::get(parser.getContext(), name, size, parentAttr));
+    list.push_back(AxisAttr::get(parser.getContext(), name, size, parentAttr));
     return success();
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseAxis))
@@ -97,7 +96,8 @@ int64_t MeshOp::getNumRanks() {
 
 int64_t MeshOp::getStride(AxisAttr axis) {
   // A sub-axis is the fastest part of its parent: the same stride.
-  StringRef top = axis.getParent() ? axis.getParent().getValue() : axis.getName();
+  StringRef top =
+      axis.getParent() ? axis.getParent().getValue() : axis.getName();
   int64_t stride = 1;
   bool behind = false;
   for (AxisAttr other : getAxes().getAsRange<AxisAttr>()) {
@@ -161,12 +161,12 @@ LogicalResult IndexerOp::verify() {
     return failure();
   Type q = getQ().getType(), out = getOutType(0);
   NamedDim rows{"q", q, 0};
-  if (failed(verifySameDim(*this, "rows", {"weights", getWeights().getType(), 0},
-                           rows)) ||
-      failed(verifySameDim(*this, "rows", {"req", getReq().getType(), 0},
-                           rows)) ||
-      failed(verifySameDim(*this, "rows", {"visible", getVisible().getType(), 0},
-                           rows)) ||
+  if (failed(verifySameDim(*this, "rows",
+                           {"weights", getWeights().getType(), 0}, rows)) ||
+      failed(
+          verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
+      failed(verifySameDim(*this, "rows",
+                           {"visible", getVisible().getType(), 0}, rows)) ||
       failed(verifySameDim(*this, "rows", {"result", out, 0}, rows)) ||
       failed(verifyStaticDim(*this, "heads", {"q", q, 1})) ||
       failed(verifyStaticDim(*this, "head dimension", {"q", q, 2})) ||
@@ -203,8 +203,8 @@ LogicalResult TopKOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)))
     return failure();
   NamedDim rows{"scores", getScores().getType(), 0};
-  if (failed(verifySameDim(*this, "rows", {"visible", getVisible().getType(), 0},
-                           rows)) ||
+  if (failed(verifySameDim(*this, "rows",
+                           {"visible", getVisible().getType(), 0}, rows)) ||
       failed(verifySameDim(*this, "rows", {"result", getOutType(0), 0}, rows)))
     return failure();
   return verifyStaticDim(*this, "k", {"result", getOutType(0), 1});
@@ -231,16 +231,15 @@ LogicalResult ConvertIndicesOp::verify() {
   Type indices = getIndices().getType(), slots = getOutType(0);
   NamedDim rows{"indices", indices, 0};
   if (failed(verifyRank(*this, "slots", slots, 2)) ||
-      failed(verifySameDim(*this, "rows", {"req", getReq().getType(), 0},
-                           rows)) ||
+      failed(
+          verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
                            {"indices", indices, 1})))
     return failure();
   if (getPrefillReq() &&
-      failed(verifySameDim(*this, "rows",
-                           {"prefill_req", getPrefillReq().getType(), 0},
-                           rows)))
+      failed(verifySameDim(
+          *this, "rows", {"prefill_req", getPrefillReq().getType(), 0}, rows)))
     return failure();
   if (getNumOuts() == 2) {
     ShapedType counts = getOutType(1);
@@ -317,12 +316,12 @@ LogicalResult SparseMlaOp::verify() {
       failed(verifySameDim(*this, "rows", {"slots", getSlots().getType(), 0},
                            rows)))
     return failure();
-  if (getReq() &&
-      failed(verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)))
+  if (getReq() && failed(verifySameDim(*this, "rows",
+                                       {"req", getReq().getType(), 0}, rows)))
     return failure();
   if (getTopkLength() &&
-      failed(verifySameDim(*this, "rows",
-                           {"topk_length", getTopkLength().getType(), 0}, rows)))
+      failed(verifySameDim(
+          *this, "rows", {"topk_length", getTopkLength().getType(), 0}, rows)))
     return failure();
   if (hasLse()) {
     ShapedType lse = getOutType(1);
@@ -339,8 +338,7 @@ LogicalResult SparseMlaOp::verify() {
   return success();
 }
 
-LogicalResult
-SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbols) {
   int64_t ranks = 1;
   if (ShardingAttr sharding = getShardingAttr())
     for (StringAttr axis : sharding.getAxes()) {

@@ -67,9 +67,9 @@ LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
   if (ShapedType::isDynamic(found) || ShapedType::isDynamic(want) ||
       found == want)
     return success();
-  return op->emitOpError("'") << dim.name << "' has " << found << " " << what
-                              << ", expected " << want << " as '"
-                              << expected.name << "'";
+  return op->emitOpError("'")
+         << dim.name << "' has " << found << " " << what << ", expected "
+         << want << " as '" << expected.name << "'";
 }
 
 LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim) {
@@ -87,9 +87,9 @@ LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
   Type want = cast<ShapedType>(expected).getElementType();
   if (found == want)
     return success();
-  return op->emitOpError("'") << name << "' has element type " << found
-                              << ", expected " << want << " as '"
-                              << expectedName << "'";
+  return op->emitOpError("'")
+         << name << "' has element type " << found << ", expected " << want
+         << " as '" << expectedName << "'";
 }
 
 LogicalResult verifyRank(Operation *op, StringRef name, Type type,
@@ -114,8 +114,7 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
 LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value) {
   if (value >= 0)
     return success();
-  return op->emitOpError() << name << " is " << value
-                           << ", expected 0 or more";
+  return op->emitOpError() << name << " is " << value << ", expected 0 or more";
 }
 
 AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbols,
@@ -143,10 +142,9 @@ LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbols,
   int64_t size = cast<ShapedType>(offsets).getDimSize(0);
   if (size == found.getSize() + 1)
     return success();
-  return op->emitOpError("'") << name << "' is " << offsets << ", expected "
-                              << found.getSize() + 1
-                              << " entries: axis " << axis << " has "
-                              << found.getSize() << " ranks";
+  return op->emitOpError("'")
+         << name << "' is " << offsets << ", expected " << found.getSize() + 1
+         << " entries: axis " << axis << " has " << found.getSize() << " ranks";
 }
 
 void getTwoFormEffects(TwoFormOpInterface op, Effects &effects) {

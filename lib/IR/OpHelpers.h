@@ -7,7 +7,8 @@
 
 namespace mlir::shardq::detail {
 
-using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+using Effects =
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
 /// Either results or `outs`, between `min` and `max` of them, and every shaped
 /// operand of the same form.
@@ -32,7 +33,8 @@ LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim);
 LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
                                 StringRef expectedName, Type expected);
 
-LogicalResult verifyRank(Operation *op, StringRef name, Type type, int64_t rank);
+LogicalResult verifyRank(Operation *op, StringRef name, Type type,
+                         int64_t rank);
 
 /// `block_size` and `block_stride_rows` of ops that address paged rows.
 LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
@@ -70,13 +72,21 @@ void getTwoFormEffects(TwoFormOpInterface op, Effects &effects);
 /// Reads every memref operand.
 void getReadEffects(Operation *op, Effects &effects);
 
-inline Speculation::Speculatability getTwoFormSpeculatability(
-    TwoFormOpInterface op) {
+inline Speculation::Speculatability
+getTwoFormSpeculatability(TwoFormOpInterface op) {
   return op.isOnBuffers() ? Speculation::NotSpeculatable
                           : Speculation::Speculatable;
 }
 
-inline ShapedType shaped(Value value) { return cast<ShapedType>(value.getType()); }
+/// Of an op that only reads: what lies in memory may change before it.
+inline Speculation::Speculatability getReaderSpeculatability(Value read) {
+  return isa<MemRefType>(read.getType()) ? Speculation::NotSpeculatable
+                                         : Speculation::Speculatable;
+}
+
+inline ShapedType shaped(Value value) {
+  return cast<ShapedType>(value.getType());
+}
 
 } // namespace mlir::shardq::detail
 

@@ -1,6 +1,5 @@
 //===- ShardQDialect.cpp - Dialect and attributes -------------------------===//
 
-#include "shardq/IR/ShardQ.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -9,6 +8,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
+#include "shardq/IR/ShardQ.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -45,31 +45,28 @@ void ShardQDialect::initialize() {
 #include "shardq/IR/ShardQOps.cpp.inc"
       >();
   addInterfaces<ShardQInliner>();
-  declarePromisedInterfaces<bufferization::BufferizableOpInterface,
-                            CountDecodeRowsOp, ConvertIndicesOp, ExchangeOp,
-                            ExpandRowsOp, IndexerOp, LocalRowsOp, SparseMlaOp,
-                            SplitGateOp, TakeRowsOp, TapOp, TopKOp,
-                            ZigzagSplitOp>();
+  declarePromisedInterfaces<
+      bufferization::BufferizableOpInterface, CountDecodeRowsOp,
+      ConvertIndicesOp, ExchangeOp, ExpandRowsOp, IndexerOp, LocalRowsOp,
+      SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp, TopKOp, ZigzagSplitOp>();
 }
 
 /// Checks `shardq.split` on the n-th argument or result of a function.
 static LogicalResult verifySplit(Operation *op, StringRef kind, unsigned index,
                                  Type type, NamedAttribute attr) {
   if (attr.getName() != kSplitAttrName)
-    return op->emitOpError() << "has unknown attribute '"
-                             << attr.getName().getValue() << "' on " << kind
-                             << " " << index;
+    return op->emitOpError()
+           << "has unknown attribute '" << attr.getName().getValue() << "' on "
+           << kind << " " << index;
   auto split = dyn_cast<SplitAttr>(attr.getValue());
   if (!split)
     return op->emitOpError() << "has '" << kSplitAttrName << "' on " << kind
-                             << " " << index << " that is "
-                             << attr.getValue()
+                             << " " << index << " that is " << attr.getValue()
                              << ", expected a #shardq.split attribute";
   auto shape = dyn_cast<ShapedType>(type);
   if (!shape || !shape.hasRank() || split.getDim() >= shape.getRank())
-    return op->emitOpError() << "splits dimension " << split.getDim()
-                             << " of " << kind << " " << index << ", which is "
-                             << type;
+    return op->emitOpError() << "splits dimension " << split.getDim() << " of "
+                             << kind << " " << index << ", which is " << type;
   if (!lookupMeshAxis(op, split.getMesh(), split.getAxis()))
     return op->emitOpError() << "splits " << kind << " " << index
                              << " over axis " << split.getAxis() << " of "
@@ -131,13 +128,13 @@ LogicalResult SplitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 LogicalResult ChannelAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                  StringRef name, int64_t offset,
-                                  int64_t bytes, int64_t generations) {
+                                  StringRef name, int64_t offset, int64_t bytes,
+                                  int64_t generations) {
   if (generations != 1 && generations != 2)
     return emitError() << "channel \"" << name << "\" has " << generations
                        << " generations, expected 1 or 2";
-  for (auto [what, value] : {std::pair<StringRef, int64_t>{"offset", offset},
-                             {"bytes", bytes}})
+  for (auto [what, value] :
+       {std::pair<StringRef, int64_t>{"offset", offset}, {"bytes", bytes}})
     if (value < 0 || value % 256 != 0)
       return emitError() << "channel \"" << name << "\" has " << what << " "
                          << value << ", expected a multiple of 256";
@@ -165,19 +162,19 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 
 static ParseResult parseAxes(AsmParser &parser,
                              SmallVectorImpl<StringAttr> &axes) {
-  return parser.parseCommaSeparatedList(
-      AsmParser::Delimiter::Square,
-      [&] { return parser.parseAttribute(axes.emplace_back()); });
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+    return parser.parseAttribute(axes.emplace_back());
+  });
 }
 
-// `<` mesh `,` `heads` `=` axes `>`  |  `<` mesh `,` `tokens` `=` order axes `>`
+// `<` mesh `,` `heads` `=` axes `>`  |  `<` mesh `,` `tokens` `=` order axes
+// `>`
 Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   FlatSymbolRefAttr mesh;
   SmallVector<StringAttr> heads, tokens;
   std::optional<TokenOrder> order;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseLess() || parser.parseAttribute(mesh) ||
-      parser.parseComma())
+  if (parser.parseLess() || parser.parseAttribute(mesh) || parser.parseComma())
     return {};
   if (succeeded(parser.parseOptionalKeyword("heads"))) {
     if (parser.parseEqual() || parseAxes(parser, heads))

@@ -15,8 +15,8 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-void mlir::shardq::buildShardQToCPUPipeline(
-    OpPassManager &manager, const ShardQToCPUOptions &options) {
+void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
+                                            const ShardQToCPUOptions &options) {
   // Values: one exchange schedule on all ranks, then buffers.
   manager.addPass(createShardQVerifyExchanges());
   manager.addPass(createCanonicalizerPass());

@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "shardq/IR/ShardQ.h"
-#include "shardq/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace mlir::bufferization;
@@ -116,10 +116,11 @@ struct TwoFormModel
         // allocator, and the planning pass replaces this.
         out = memref::AllocOp::create(rewriter, loc, type, sizes);
         replacements.push_back(memref::MemorySpaceCastOp::create(
-            rewriter, loc, MemRefType::get(type.getShape(), type.getElementType()),
-            out));
+            rewriter, loc,
+            MemRefType::get(type.getShape(), type.getElementType()), out));
       } else {
-        FailureOr<Value> alloc = options.createAlloc(rewriter, loc, type, sizes);
+        FailureOr<Value> alloc =
+            options.createAlloc(rewriter, loc, type, sizes);
         if (failed(alloc))
           return failure();
         out = *alloc;
@@ -134,9 +135,10 @@ struct TwoFormModel
     bufferState.propertiesAttr = op->getPropertiesAsAttribute();
     bufferState.addAttributes(llvm::to_vector(op->getDiscardableAttrs()));
     Operation *onBuffers = rewriter.create(bufferState);
-    if constexpr (OpTy::template hasTrait<OpTrait::AttrSizedOperandSegments>()) {
-      auto &properties =
-          *onBuffers->getPropertiesStorage().template as<typename OpTy::Properties *>();
+    if constexpr (OpTy::template hasTrait<
+                      OpTrait::AttrSizedOperandSegments>()) {
+      auto &properties = *onBuffers->getPropertiesStorage()
+                              .template as<typename OpTy::Properties *>();
       properties.operandSegmentSizes.back() = outs.size();
     }
     replaceOpWithBufferizedValues(rewriter, op, replacements);
@@ -158,7 +160,8 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     LocalRowsOp::attachInterface<TwoFormModel<LocalRowsOp>>(*context);
     TakeRowsOp::attachInterface<TwoFormModel<TakeRowsOp>>(*context);
     ExchangeOp::attachInterface<TwoFormModel<ExchangeOp>>(*context);
-    CountDecodeRowsOp::attachInterface<ReaderModel<CountDecodeRowsOp>>(*context);
+    CountDecodeRowsOp::attachInterface<ReaderModel<CountDecodeRowsOp>>(
+        *context);
     SplitGateOp::attachInterface<ReaderModel<SplitGateOp>>(*context);
     TapOp::attachInterface<ReaderModel<TapOp>>(*context);
   });

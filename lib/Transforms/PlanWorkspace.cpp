@@ -1,6 +1,5 @@
 //===- PlanWorkspace.cpp - Channels, capacities, push, signal, wait -------===//
 
-#include "shardq/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -8,6 +7,7 @@
 #include "shardq/Analysis/ExchangeSchedule.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/xxhash.h"
@@ -81,8 +81,9 @@ LogicalResult Planner::prepareBuffer(ExchangeOp op) {
   Value out = op.getOuts().front();
   auto alloc = out.getDefiningOp<memref::AllocOp>();
   if (!alloc || alloc->getBlock() != op->getBlock())
-    return op.emitOpError("writes to a buffer that is not a memref.alloc of its "
-                          "block: the workspace takes its place");
+    return op.emitOpError(
+        "writes to a buffer that is not a memref.alloc of its "
+        "block: the workspace takes its place");
   for (Operation *user : llvm::make_early_inc_range(out.getUsers())) {
     Operation *place = op->getBlock()->findAncestorOpInBlock(*user);
     if (user == op || (place && op->isBeforeInBlock(place) &&
@@ -115,8 +116,8 @@ LogicalResult Planner::collect() {
     }
     if (!exchanges.empty() &&
         exchanges.front().getMeshAttr() != op.getMeshAttr()) {
-      InFlightDiagnostic diag =
-          op.emitOpError("exchanges over mesh ") << op.getMeshAttr();
+      InFlightDiagnostic diag = op.emitOpError("exchanges over mesh ")
+                                << op.getMeshAttr();
       diag.attachNote(exchanges.front().getLoc())
           << "this one over " << exchanges.front().getMeshAttr()
           << ": a module's exchanges share one mesh";
@@ -233,14 +234,15 @@ PlanOp Planner::createPlan() {
     auto function = op->getParentOfType<FunctionOpInterface>();
     StringRef where = function ? SymbolTable::getSymbolName(function).getValue()
                                : StringRef("module");
-    names.push_back(builder.getStringAttr(
-        Twine(stringifyDirection(op.getDirection())) + " exchange " +
-        Twine(number) + " of @" + where));
+    names.push_back(
+        builder.getStringAttr(Twine(stringifyDirection(op.getDirection())) +
+                              " exchange " + Twine(number) + " of @" + where));
     stream << names.back() << ";";
   }
   stream << slots;
   auto mesh = exchanges.front().getMeshAttr();
-  stream << SymbolTable::lookupNearestSymbolFrom<MeshOp>(module, mesh).getAxes();
+  stream
+      << SymbolTable::lookupNearestSymbolFrom<MeshOp>(module, mesh).getAxes();
 
   SymbolTable symbols(module);
   builder.setInsertionPointToStart(module.getBody());
@@ -268,8 +270,8 @@ void Planner::fillOtherRows(ExchangeOp op, Value inbox) {
   };
   Value zeroIndex = arith::ConstantIndexOp::create(builder, loc, 0);
   Type element = getInboxType(op).getElementType();
-  Value zero = arith::ConstantOp::create(builder, loc,
-                                         builder.getZeroAttr(element));
+  Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(element));
   // Held inside the inbox, whatever the operands say.
   Value all = memref::DimOp::create(builder, loc, inbox, 0);
   Value decodes = arith::MinSIOp::create(
@@ -281,8 +283,7 @@ void Planner::fillOtherRows(ExchangeOp op, Value inbox) {
   else
     linalg::FillOp::create(builder, loc, zero, decodeRows);
 
-  int64_t last =
-      cast<ShapedType>(op.getOffsets().getType()).getDimSize(0) - 1;
+  int64_t last = cast<ShapedType>(op.getOffsets().getType()).getDimSize(0) - 1;
   Value tokens = arith::IndexCastOp::create(
       builder, loc, builder.getIndexType(),
       memref::LoadOp::create(
@@ -305,9 +306,8 @@ void Planner::lower(ExchangeOp op, int64_t number, PlanOp plan) {
   auto planName = FlatSymbolRefAttr::get(plan.getSymNameAttr());
 
   builder.setInsertionPoint(op);
-  Value inbox =
-      WorkspaceOp::create(builder, loc, alloc.getType(), planName, index,
-                          alloc.getDynamicSizes());
+  Value inbox = WorkspaceOp::create(builder, loc, alloc.getType(), planName,
+                                    index, alloc.getDynamicSizes());
   PushOp::create(builder, loc, op.getDirectionAttr(), op.getSources(),
                  op.getIds(), op.getOffsets(), op.getDecodes(), inbox,
                  op.getMeshAttr(), op.getAxisAttr(), index, id,
@@ -359,8 +359,7 @@ LogicalResult Planner::run() {
   });
   for (ExchangeOp op : exchanges) {
     auto *channel = channels.find(getKey(op));
-    if (schedule.findUnacknowledged(
-            {channel - channels.begin(), getGroup(op)}))
+    if (schedule.findUnacknowledged({channel - channels.begin(), getGroup(op)}))
       channel->second.generations = 2;
   }
   for (ExchangeOp op : exchanges)

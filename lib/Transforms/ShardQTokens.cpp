@@ -12,7 +12,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "shardq/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -21,6 +20,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -297,9 +297,8 @@ void FunctionRewriter::collectIndexOps() {
       // The gate stands behind the step's expand_rows.
       ExpandRowsOp expand = candidates[anyCandidate.lookup(op)].expand;
       return !dominance.properlyDominates(expand.getOperation(), op) ||
-             !llvm::all_of(op->getUses(), [&](OpOperand &use) {
-               return isLocalUse(use, op);
-             });
+             !llvm::all_of(op->getUses(),
+                           [&](OpOperand &use) { return isLocalUse(use, op); });
     });
   }
   function.walk([&](Operation *op) {
@@ -349,12 +348,12 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
   Location loc = expand.getLoc();
   StringAttr axisAttr = builder.getStringAttr(axis);
   Type i32 = builder.getI32Type();
-  Type rowIds = RankedTensorType::get(
-      {expand.getOutType(0).getDimSize(0)}, i32);
+  Type rowIds =
+      RankedTensorType::get({expand.getOutType(0).getDimSize(0)}, i32);
   step.rows = expand.getRows();
-  step.decodes = CountDecodeRowsOp::create(
-      builder, loc, builder.getIndexType(), expand.getQueryStart(),
-      expand.getSpeculativeTokensAttr());
+  step.decodes = CountDecodeRowsOp::create(builder, loc, builder.getIndexType(),
+                                           expand.getQueryStart(),
+                                           expand.getSpeculativeTokensAttr());
   auto split = ZigzagSplitOp::create(
       builder, loc,
       TypeRange{rowIds, RankedTensorType::get({candidate.ranks + 1}, i32)},
@@ -437,9 +436,9 @@ Value FunctionRewriter::takeShared(Value value, const Candidate &candidate) {
   auto branch = scf::IfOp::create(
       builder, loc, gate.op.getResult(),
       [&](OpBuilder &b, Location l) {
-        Value taken = TakeRowsOp::create(b, l, TypeRange{type}, value, mine,
-                                         ValueRange{})
-                          .getResult(0);
+        Value taken =
+            TakeRowsOp::create(b, l, TypeRange{type}, value, mine, ValueRange{})
+                .getResult(0);
         scf::YieldOp::create(b, l, taken);
       },
       [&](OpBuilder &b, Location l) {
@@ -510,8 +509,8 @@ static void mapSharedBack(OpBuilder &builder, Operation *op,
   for (Value operand : op->getOperands())
     if (Value local = versioned.lookup(operand))
       if (!inBranch.contains(operand))
-        inBranch.map(operand, castTo(builder, op->getLoc(), local,
-                                     operand.getType()));
+        inBranch.map(operand,
+                     castTo(builder, op->getLoc(), local, operand.getType()));
 }
 
 void FunctionRewriter::versionShared(Operation *indexOp,
@@ -532,8 +531,8 @@ void FunctionRewriter::versionShared(Operation *indexOp,
   auto yieldAll = [&](IRMapping &inBranch) {
     SmallVector<Value> yields;
     for (auto [result, type] : llvm::zip_equal(indexOp->getResults(), types))
-      yields.push_back(castTo(builder, indexOp->getLoc(),
-                              inBranch.lookup(result), type));
+      yields.push_back(
+          castTo(builder, indexOp->getLoc(), inBranch.lookup(result), type));
     scf::YieldOp::create(builder, indexOp->getLoc(), yields);
   };
   IRMapping open, closed;
@@ -593,13 +592,14 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   ShapedType out = op.getOutType(0);
   Type element = out.getElementType();
   int64_t dynamic = ShapedType::kDynamic;
-  Value q = ExchangeOp::create(
-                builder, loc,
-                TypeRange{RankedTensorType::get(
-                    {dynamic, heads, op.getQueryDim()}, element)},
-                direction(Direction::HeadsToTokens), op.getQ(), step.ids, step.offsets,
-                step.decodes, Value(), ValueRange{}, candidate.mesh, axisAttr)
-                .getResult(0);
+  Value q =
+      ExchangeOp::create(builder, loc,
+                         TypeRange{RankedTensorType::get(
+                             {dynamic, heads, op.getQueryDim()}, element)},
+                         direction(Direction::HeadsToTokens), op.getQ(),
+                         step.ids, step.offsets, step.decodes, Value(),
+                         ValueRange{}, candidate.mesh, axisAttr)
+          .getResult(0);
   prefill.q.push_back(q);
 
   bool needsLse = llvm::is_contained(results, 1u);
@@ -614,23 +614,20 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
                                op.getSink(), ValueRange{}, op.getScaleAttr(),
                                sharding, op.getLseAttr());
   };
-  auto overTokens =
-      ShardingAttr::get(builder.getContext(), candidate.mesh, {},
-                        TokenOrder::Zigzag, {axisAttr});
+  auto overTokens = ShardingAttr::get(builder.getContext(), candidate.mesh, {},
+                                      TokenOrder::Zigzag, {axisAttr});
   SparseMlaOp ofPrefill = attend(prefill, heads, overTokens);
-  SparseMlaOp ofDecode =
-      attend(decode, op.getNumHeads(), op.getShardingAttr());
+  SparseMlaOp ofDecode = attend(decode, op.getNumHeads(), op.getShardingAttr());
 
   SmallVector<Value> values;
   for (unsigned number : results)
     values.push_back(
-        ExchangeOp::create(builder, loc,
-                           TypeRange{op->getResult(number).getType()},
-                           direction(Direction::TokensToHeads),
-                           ValueRange{ofPrefill->getResult(number)}, step.ids,
-                           step.offsets, step.decodes,
-                           ofDecode->getResult(number), ValueRange{},
-                           candidate.mesh, axisAttr)
+        ExchangeOp::create(
+            builder, loc, TypeRange{op->getResult(number).getType()},
+            direction(Direction::TokensToHeads),
+            ValueRange{ofPrefill->getResult(number)}, step.ids, step.offsets,
+            step.decodes, ofDecode->getResult(number), ValueRange{},
+            candidate.mesh, axisAttr)
             .getResult(0));
   return values;
 }

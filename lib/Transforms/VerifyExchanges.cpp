@@ -1,8 +1,8 @@
 //===- VerifyExchanges.cpp - Same exchanges on every rank -----------------===//
 
-#include "shardq/Transforms/Passes.h"
 #include "shardq/Analysis/RankDependence.h"
 #include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQVERIFYEXCHANGES

@@ -1,11 +1,11 @@
 //===- VerifyProtocol.cpp - No exchange overwrites unread rows ------------===//
 
-#include "shardq/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "shardq/Analysis/ExchangeSchedule.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/IR/ShardQ.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "shardq/Transforms/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::shardq {
@@ -64,8 +64,7 @@ static LogicalResult verifyPlanned(PushOp push, PlanOp plan) {
   InFlightDiagnostic diag = push.emitOpError("capacity is ")
                             << push.getCapacity() << " rows of " << inbox
                             << ", expected at most " << channel.getBytes()
-                            << " bytes, those of channel "
-                            << push.getChannel();
+                            << " bytes, those of channel " << push.getChannel();
   diag.attachNote(plan.getLoc()) << "the channel is planned here";
   return diag;
 }
@@ -170,8 +169,8 @@ static LogicalResult verifyProtocol(ModuleOp module) {
     auto push = dyn_cast<PushOp>(op);
     if (!push)
       return {};
-    Attribute group = ArrayAttr::get(
-        op->getContext(), {push.getMeshAttr(), push.getAxisAttr()});
+    Attribute group = ArrayAttr::get(op->getContext(),
+                                     {push.getMeshAttr(), push.getAxisAttr()});
     return {push.getChannel(), group};
   };
   ExchangeSchedule schedule(module, classify);

@@ -64,8 +64,8 @@ void shardq_zigzag_split(const int32_t *queryStart, int64_t requests,
   forEachSpan([&](int64_t, int64_t len) {
     for (int64_t rank = 0; rank < ranks; ++rank)
       for (int64_t chunk : {rank, 2 * ranks - 1 - rank})
-        next[rank + 1] += chunkBegin(chunk + 1, len, ranks) -
-                          chunkBegin(chunk, len, ranks);
+        next[rank + 1] +=
+            chunkBegin(chunk + 1, len, ranks) - chunkBegin(chunk, len, ranks);
   });
   rankOffsets[0] = 0;
   for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -81,8 +81,8 @@ void shardq_zigzag_split(const int32_t *queryStart, int64_t requests,
           tokenIds[next[rank]++] = int32_t(begin + position);
       }
   });
-  std::fill(tokenIds + rankOffsets[ranks], tokenIds + std::max<int64_t>(rows, 0),
-            -1);
+  std::fill(tokenIds + rankOffsets[ranks],
+            tokenIds + std::max<int64_t>(rows, 0), -1);
 }
 
 shardq_gate shardq_split_gate(const int32_t *rankOffsets, int64_t ranks,

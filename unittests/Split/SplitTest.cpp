@@ -56,10 +56,9 @@ shardq_gate gate(const Ints &lens, const Ints &seqLens, int64_t ranks,
   int64_t decodes =
       shardq_count_decode_rows(starts.data(), lens.size(), speculative);
   Split s = split(lens, ranks, decodes, padding);
-  return shardq_split_gate(s.offsets.data(), ranks, starts.data(),
-                           seqLens.data(), lens.size(), decodes,
-                           starts.back() + padding, minTokens, topk,
-                           maxRankRows, maxRows);
+  return shardq_split_gate(
+      s.offsets.data(), ranks, starts.data(), seqLens.data(), lens.size(),
+      decodes, starts.back() + padding, minTokens, topk, maxRankRows, maxRows);
 }
 
 //===----------------------------------------------------------------------===//
@@ -68,7 +67,8 @@ shardq_gate gate(const Ints &lens, const Ints &seqLens, int64_t ranks,
 
 TEST(ZigzagSplit, SixteenTokensFourRanks) {
   Split s = split({16}, 4);
-  EXPECT_EQ(s.ids, (Ints{0, 1, 14, 15, 2, 3, 12, 13, 4, 5, 10, 11, 6, 7, 8, 9}));
+  EXPECT_EQ(s.ids,
+            (Ints{0, 1, 14, 15, 2, 3, 12, 13, 4, 5, 10, 11, 6, 7, 8, 9}));
   EXPECT_EQ(s.counts(), (Ints{4, 4, 4, 4}));
 }
 
@@ -109,7 +109,8 @@ TEST(ZigzagSplit, LengthsThatLeaveARankEmpty) {
     for (int32_t len = 1; len <= 64; ++len) {
       Ints counts = split({len}, c.ranks).counts();
       bool empty = std::find(counts.begin(), counts.end(), 0) != counts.end();
-      bool listed = std::find(c.lens.begin(), c.lens.end(), len) != c.lens.end();
+      bool listed =
+          std::find(c.lens.begin(), c.lens.end(), len) != c.lens.end();
       EXPECT_EQ(empty, listed) << "W=" << c.ranks << " len=" << len;
     }
 }

@@ -41,8 +41,7 @@ namespace mlir::shardq {
 
 /// Memory of other ranks. Ops that write it are collective: all ranks run the
 /// same ones in the same order, so none may be dropped, moved or speculated.
-struct PeerMemoryResource
-    : SideEffects::Resource::Base<PeerMemoryResource> {
+struct PeerMemoryResource : SideEffects::Resource::Base<PeerMemoryResource> {
   StringRef getName() override { return "shardq.peer_memory"; }
 };
 

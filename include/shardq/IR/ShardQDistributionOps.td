@@ -6,6 +6,7 @@
 include "shardq/IR/ShardQOpBase.td"
 
 def ShardQ_CountDecodeRowsOp : ShardQ_Op<"count_decode_rows", [
+    DeclareOpInterfaceMethods<ConditionallySpeculatable>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "number of leading rows that belong to decode requests";
   let description = [{
@@ -73,6 +74,7 @@ def ShardQ_ZigzagSplitOp : ShardQ_TwoFormOp<"zigzag_split",
 }
 
 def ShardQ_SplitGateOp : ShardQ_Op<"split_gate", [
+    DeclareOpInterfaceMethods<ConditionallySpeculatable>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "whether this step runs token-sharded";
   let description = [{

@@ -96,14 +96,15 @@ Value AttentionKernel::collectSlots(Value row) {
     Value isRow = b.lessEqual(zero, b.toIndex(b.load(req, row)));
     columns = b.select(isRow, columns, zero);
   }
-  return b.loop(zero, columns, zero,
-                [&](Value column, ValueRange carried) -> SmallVector<Value> {
-                  Value slot = b.toIndex(b.load(slots, {row, column}));
-                  Value known = b.inRange(slot, zero, b.dim(kv, 0));
-                  // Written always and counted only when known: no branch.
-                  b.store(slot, valid, carried[0]);
-                  return {b.add(carried[0], b.select(known, one, zero))};
-                })
+  return b
+      .loop(zero, columns, zero,
+            [&](Value column, ValueRange carried) -> SmallVector<Value> {
+              Value slot = b.toIndex(b.load(slots, {row, column}));
+              Value known = b.inRange(slot, zero, b.dim(kv, 0));
+              // Written always and counted only when known: no branch.
+              b.store(slot, valid, carried[0]);
+              return {b.add(carried[0], b.select(known, one, zero))};
+            })
       .front();
 }
 
@@ -112,17 +113,17 @@ void AttentionKernel::scoreHead(Value head, Value numKeys) {
   Value scale = b.f32(op.getScale().convertToDouble());
   auto dot = [&](Value first, int64_t count) {
     SmallVector<Value> inits(count, b.f32(0.0));
-    SmallVector<Value> dots = b.loop(
-        zero, b.index(queryDim), inits,
-        [&](Value d, ValueRange carried) -> SmallVector<Value> {
-          Value value = b.load(query, {head, d});
-          SmallVector<Value> next;
-          for (int64_t j = 0; j < count; ++j)
-            next.push_back(b.multiplyAdd(
-                value, b.load(keys, {b.add(first, b.index(j)), d}),
-                carried[j]));
-          return next;
-        });
+    SmallVector<Value> dots =
+        b.loop(zero, b.index(queryDim), inits,
+               [&](Value d, ValueRange carried) -> SmallVector<Value> {
+                 Value value = b.load(query, {head, d});
+                 SmallVector<Value> next;
+                 for (int64_t j = 0; j < count; ++j)
+                   next.push_back(b.multiplyAdd(
+                       value, b.load(keys, {b.add(first, b.index(j)), d}),
+                       carried[j]));
+                 return next;
+               });
     for (int64_t j = 0; j < count; ++j)
       b.store(b.mul(dots[j], scale), weights, b.add(first, b.index(j)));
   };
@@ -143,8 +144,8 @@ void AttentionKernel::addValues(Value head, Value numKeys, Value correction) {
     b.loop(zero, b.index(valueDim), [&](Value d) {
       Value value = b.load(partial, d);
       for (int64_t j = 0; j < count; ++j)
-        value = b.multiplyAdd(
-            p[j], b.load(keys, {b.add(first, b.index(j)), d}), value);
+        value = b.multiplyAdd(p[j], b.load(keys, {b.add(first, b.index(j)), d}),
+                              value);
       b.store(value, partial, d);
     });
   };
@@ -153,8 +154,8 @@ void AttentionKernel::addValues(Value head, Value numKeys, Value correction) {
   b.loop(zero, whole, [&](Value j) { accumulate(j, kKeyUnroll); }, kKeyUnroll);
   b.loop(whole, numKeys, [&](Value j) { accumulate(j, 1); });
   b.loop(zero, b.index(valueDim), [&](Value d) {
-    Value scaled = b.multiplyAdd(b.load(sum, {head, d}), correction,
-                                 b.load(partial, d));
+    Value scaled =
+        b.multiplyAdd(b.load(sum, {head, d}), correction, b.load(partial, d));
     b.store(scaled, sum, {head, d});
   });
 }
@@ -163,23 +164,23 @@ void AttentionKernel::addValues(Value head, Value numKeys, Value correction) {
 void AttentionKernel::attendBlock(Value begin, Value numKeys) {
   b.loop(zero, numKeys, [&](Value j) {
     Value slot = b.load(valid, b.add(begin, j));
-    b.loop(zero, b.index(queryDim), [&](Value d) {
-      b.store(b.loadF32(kv, {slot, d}), keys, {j, d});
-    });
+    b.loop(zero, b.index(queryDim),
+           [&](Value d) { b.store(b.loadF32(kv, {slot, d}), keys, {j, d}); });
   });
   b.loop(zero, b.index(heads), [&](Value head) {
     scoreHead(head, numKeys);
     Value before = b.load(maximum, head);
-    Value after = b.loop(zero, numKeys, before,
-                         [&](Value j, ValueRange carried) -> SmallVector<Value> {
-                           return {b.max(carried[0], b.load(weights, j))};
-                         })
-                      .front();
+    Value after =
+        b.loop(zero, numKeys, before,
+               [&](Value j, ValueRange carried) -> SmallVector<Value> {
+                 return {b.max(carried[0], b.load(weights, j))};
+               })
+            .front();
     Value blockTotal =
         b.loop(zero, numKeys, b.f32(0.0),
                [&](Value j, ValueRange carried) -> SmallVector<Value> {
-                 Value p = math::ExpOp::create(
-                     b, b.sub(b.load(weights, j), after));
+                 Value p =
+                     math::ExpOp::create(b, b.sub(b.load(weights, j), after));
                  b.store(p, weights, j);
                  return {b.add(carried[0], p)};
                })
@@ -209,9 +210,8 @@ void AttentionKernel::writeRow(Value row, Value numValid) {
       Value sinkValue = b.load(sink, head);
       Value joint = b.max(top, sinkValue);
       factor = math::ExpOp::create(b, b.sub(top, joint));
-      denominator =
-          b.add(b.mul(denominator, factor),
-                math::ExpOp::create(b, b.sub(sinkValue, joint)));
+      denominator = b.add(b.mul(denominator, factor),
+                          math::ExpOp::create(b, b.sub(sinkValue, joint)));
     }
     factor = arith::DivFOp::create(b, factor, denominator);
     factor = b.select(noKey, b.f32(0.0), factor);

@@ -34,8 +34,8 @@ static Type getKernelType(Type type) {
     strides.back() = ShapedType::kDynamic;
   SmallVector<int64_t> shape(buffer.getShape());
   shape.front() = ShapedType::kDynamic;
-  auto layout = StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic,
-                                       strides);
+  auto layout =
+      StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
   return MemRefType::get(shape, buffer.getElementType(), layout,
                          buffer.getMemorySpace());
 }
@@ -53,8 +53,8 @@ static std::string getKernelName(Operation *op) {
       continue;
     if (isa<FloatType>(buffer.getElementType()) && !element)
       element = buffer.getElementType();
-    if (buffer.getRank() < 2 || ShapedType::isDynamicShape(
-                                    buffer.getShape().drop_front()))
+    if (buffer.getRank() < 2 ||
+        ShapedType::isDynamicShape(buffer.getShape().drop_front()))
       continue;
     stream << "_";
     llvm::interleave(buffer.getShape().drop_front(), stream, "x");

@@ -70,18 +70,19 @@ static std::pair<Value, Value> emitSelect(LoopBuilder &b, const Candidates &c,
       b.store(b.add(b.load(c.histogram, at), same), c.histogram, at);
     });
     // The first digit from the top at which `left` keys are reached.
-    SmallVector<Value> found = b.loop(
-        zero, b.index(256), {zero, zero, b.index(-1)},
-        [&](Value i, ValueRange carried) -> SmallVector<Value> {
-          Value digit = b.sub(b.index(255), i);
-          Value count = b.toIndex(b.load(c.histogram, digit));
-          Value above = carried[0], aboveFound = carried[1],
-                digitFound = carried[2];
-          Value next = b.add(above, count);
-          Value hit = b.both(b.less(digitFound, zero), b.lessEqual(left, next));
-          return {next, b.select(hit, above, aboveFound),
-                  b.select(hit, digit, digitFound)};
-        });
+    SmallVector<Value> found =
+        b.loop(zero, b.index(256), {zero, zero, b.index(-1)},
+               [&](Value i, ValueRange carried) -> SmallVector<Value> {
+                 Value digit = b.sub(b.index(255), i);
+                 Value count = b.toIndex(b.load(c.histogram, digit));
+                 Value above = carried[0], aboveFound = carried[1],
+                       digitFound = carried[2];
+                 Value next = b.add(above, count);
+                 Value hit =
+                     b.both(b.less(digitFound, zero), b.lessEqual(left, next));
+                 return {next, b.select(hit, above, aboveFound),
+                         b.select(hit, digit, digitFound)};
+               });
     left = b.sub(left, found[1]);
     Value digit = b.fromIndex(found[2], b.getI32Type());
     prefix = arith::OrIOp::create(b, prefix,
@@ -115,8 +116,8 @@ static void emitTopKRow(LoopBuilder &b, const Candidates &c, Value n, int64_t k,
                  Value key = b.load(c.keys, i);
                  Value above = arith::CmpIOp::create(
                      b, arith::CmpIPredicate::ugt, key, kth);
-                 Value tie = b.both(b.equal(key, kth),
-                                    b.less(zero, carried[1]));
+                 Value tie =
+                     b.both(b.equal(key, kth), b.less(zero, carried[1]));
                  Value take = arith::OrIOp::create(b, above, tie);
                  b.when(take, [&] {
                    b.store(b.load(c.positions, i), result, {row, carried[0]});
@@ -131,8 +132,9 @@ void mlir::shardq::emitTopK(LoopBuilder &b, TopKOp op, ValueRange args) {
   Value scores = args[0], visible = args[1], result = args[2];
   Value zero = b.index(0), width = b.dim(scores, 1);
   Candidates c = allocateCandidates(b, width);
-  b.loop(zero, width,
-         [&](Value i) { b.store(b.fromIndex(i, b.getI32Type()), c.positions, i); });
+  b.loop(zero, width, [&](Value i) {
+    b.store(b.fromIndex(i, b.getI32Type()), c.positions, i);
+  });
   b.loop(zero, b.dim(result, 0), [&](Value row) {
     Value n = b.max(zero, b.min(b.toIndex(b.load(visible, row)), width));
     b.loop(zero, n,
@@ -166,19 +168,20 @@ void mlir::shardq::emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args) {
     Value seen = b.max(zero, b.min(b.toIndex(b.load(visible, row)), span));
 
     // Candidates: visible positions whose key exists.
-    SmallVector<Value> n = b.loop(
-        zero, seen, zero,
-        [&](Value position, ValueRange carried) -> SmallVector<Value> {
-          Value key = emitPagedRow(b, table, request, position,
-                                   op.getBlockSize(), op.getBlockStride());
-          Value exists = b.inRange(key, zero, b.dim(keys, 0));
-          b.when(exists, [&] {
-            b.store(key, rows, carried[0]);
-            b.store(b.fromIndex(position, b.getI32Type()), c.positions,
-                    carried[0]);
-          });
-          return {b.add(carried[0], b.select(exists, one, zero))};
-        });
+    SmallVector<Value> n =
+        b.loop(zero, seen, zero,
+               [&](Value position, ValueRange carried) -> SmallVector<Value> {
+                 Value key =
+                     emitPagedRow(b, table, request, position,
+                                  op.getBlockSize(), op.getBlockStride());
+                 Value exists = b.inRange(key, zero, b.dim(keys, 0));
+                 b.when(exists, [&] {
+                   b.store(key, rows, carried[0]);
+                   b.store(b.fromIndex(position, b.getI32Type()), c.positions,
+                           carried[0]);
+                 });
+                 return {b.add(carried[0], b.select(exists, one, zero))};
+               });
 
     b.loop(zero, b.index(heads), [&](Value head) {
       b.store(b.load(weights, {row, head}), weightRow, head);
@@ -191,21 +194,21 @@ void mlir::shardq::emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args) {
     Value noScore = arith::ConstantOp::create(b, b.getZeroAttr(vectorType));
     b.loop(zero, n[0], [&](Value candidate) {
       Value key = b.load(rows, candidate);
-      SmallVector<Value> dots = b.loop(
-          zero, b.index(dim), noScore,
-          [&](Value d, ValueRange carried) -> SmallVector<Value> {
-            Value value = vector::BroadcastOp::create(b, vectorType,
-                                                      b.loadF32(keys, {key, d}));
-            Value query = vector::LoadOp::create(b, vectorType, queries,
-                                                 ValueRange{d, zero});
-            return {vector::FMAOp::create(b, query, value, carried[0])};
-          });
+      SmallVector<Value> dots =
+          b.loop(zero, b.index(dim), noScore,
+                 [&](Value d, ValueRange carried) -> SmallVector<Value> {
+                   Value value = vector::BroadcastOp::create(
+                       b, vectorType, b.loadF32(keys, {key, d}));
+                   Value query = vector::LoadOp::create(b, vectorType, queries,
+                                                        ValueRange{d, zero});
+                   return {vector::FMAOp::create(b, query, value, carried[0])};
+                 });
       // maximumf keeps a NaN, which top-k sorts below everything.
       Value positive = arith::MaximumFOp::create(b, dots[0], noScore);
       Value weighted = arith::MulFOp::create(b, positive, weight);
-      Value score = vector::ReductionOp::create(
-          b, vector::CombiningKind::ADD, weighted,
-          arith::FastMathFlags::reassoc);
+      Value score =
+          vector::ReductionOp::create(b, vector::CombiningKind::ADD, weighted,
+                                      arith::FastMathFlags::reassoc);
       b.store(score, c.scores, candidate);
     });
     emitTopKRow(b, c, n[0], op.getK(), result, row);

@@ -39,9 +39,10 @@ void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
 
   Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
   Value capacity = b.index(op.getCapacity());
-  Value me = RankOp::create(b, b.getIndexType(), op.getMeshAttr(), StringAttr());
-  Value coordinate = RankOp::create(b, b.getIndexType(), op.getMeshAttr(),
-                                    op.getAxisAttr());
+  Value me =
+      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), StringAttr());
+  Value coordinate =
+      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), op.getAxisAttr());
   // Groups held inside `ids`, whatever the operands say.
   auto groupOffset = [&](Value group) {
     Value offset = b.toIndex(b.load(offsets, group));
@@ -54,8 +55,7 @@ void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
   b.loop(one, b.index(ranks + 1), [&](Value turn) {
     // rank+1, rank+2, ...: at any time each rank is written by one other.
     Value peer = arith::RemUIOp::create(b, b.add(coordinate, turn), count);
-    Value peerRank =
-        b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
+    Value peerRank = b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
     Value theirs = PeerViewOp::create(b, inboxType, inbox, peerRank);
 
     Value group = toTokens ? peer : coordinate;
@@ -81,8 +81,8 @@ void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
       Value known = b.both(b.inRange(row, zero, rows),
                            b.less(groupRow, b.dim(sources[0], 0)));
       b.when(known, [&] {
-        copyHeads(b, heads, sources[0], groupRow,
-                  b.mul(peer, b.index(heads)), theirs, row, zero, 0);
+        copyHeads(b, heads, sources[0], groupRow, b.mul(peer, b.index(heads)),
+                  theirs, row, zero, 0);
       });
     });
   });

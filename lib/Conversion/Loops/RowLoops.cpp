@@ -6,7 +6,8 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-void mlir::shardq::emitExpandRows(LoopBuilder &b, ExpandRowsOp, ValueRange args) {
+void mlir::shardq::emitExpandRows(LoopBuilder &b, ExpandRowsOp,
+                                  ValueRange args) {
   Value queryStart = args[0], seqLens = args[1], req = args[3],
         visible = args[4];
   Value zero = b.index(0), one = b.index(1);
@@ -16,8 +17,7 @@ void mlir::shardq::emitExpandRows(LoopBuilder &b, ExpandRowsOp, ValueRange args)
   b.loop(zero, requests, [&](Value r) {
     Value start = b.toIndex(b.load(queryStart, r));
     Value next = b.toIndex(b.load(queryStart, b.add(r, one)));
-    Value context =
-        b.sub(b.toIndex(b.load(seqLens, r)), b.sub(next, start));
+    Value context = b.sub(b.toIndex(b.load(seqLens, r)), b.sub(next, start));
     Value id = b.fromIndex(r, b.getI32Type());
     // Held inside the results, whatever query_start says.
     b.loop(b.max(start, zero), b.min(next, b.dim(req, 0)), [&](Value row) {
@@ -59,9 +59,9 @@ void mlir::shardq::emitConvertIndices(LoopBuilder &b, ConvertIndicesOp op,
   Value counts = hasCounts ? args[hasPrefill ? 6 : 4] : Value();
   Type slotType = cast<MemRefType>(slots.getType()).getElementType();
   Value zero = b.index(0), one = b.index(1), none = b.index(-1);
-  Value limit = b.index(slotType.isInteger(32)
-                            ? std::numeric_limits<int32_t>::max()
-                            : std::numeric_limits<int64_t>::max());
+  Value limit =
+      b.index(slotType.isInteger(32) ? std::numeric_limits<int32_t>::max()
+                                     : std::numeric_limits<int64_t>::max());
 
   b.loop(zero, b.dim(indices, 0), [&](Value row) {
     Value request = b.toIndex(b.load(req, row));
@@ -109,15 +109,14 @@ void mlir::shardq::emitLocalRows(LoopBuilder &b, LocalRowsOp op,
                                  ValueRange args) {
   Value ids = args[0], offsets = args[1], decodes = args[2], mine = args[3];
   Value zero = b.index(0);
-  Value rank = RankOp::create(b, b.getIndexType(), op.getMeshAttr(),
-                              op.getAxisAttr());
+  Value rank =
+      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), op.getAxisAttr());
   Value begin = b.toIndex(b.load(offsets, rank));
   b.loop(zero, b.dim(mine, 0), [&](Value i) {
     Value prefill = b.sub(i, decodes);
     Value at = b.add(begin, prefill);
     Value row = b.choose(
-        b.both(b.lessEqual(zero, prefill),
-               b.inRange(at, zero, b.dim(ids, 0))),
+        b.both(b.lessEqual(zero, prefill), b.inRange(at, zero, b.dim(ids, 0))),
         [&] { return b.add(decodes, b.toIndex(b.load(ids, at))); },
         [&] { return i; });
     b.store(b.fromIndex(row, b.getI32Type()), mine, i);

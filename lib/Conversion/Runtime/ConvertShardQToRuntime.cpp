@@ -100,18 +100,17 @@ LogicalResult RuntimeLowering::addContexts() {
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isExternal() || needs.contains(function))
         continue;
-      bool need = function.isPublic() ||
-                  function
-                      .walk([&](Operation *op) {
-                        auto call = dyn_cast<CallOpInterface>(op);
-                        bool hit =
-                            isHostOp(op) ||
-                            (call && needs.contains(
-                                         call.resolveCallableInTable(&symbols)));
-                        return hit ? WalkResult::interrupt()
-                                   : WalkResult::advance();
-                      })
-                      .wasInterrupted();
+      bool need =
+          function.isPublic() ||
+          function
+              .walk([&](Operation *op) {
+                auto call = dyn_cast<CallOpInterface>(op);
+                bool hit = isHostOp(op) ||
+                           (call && needs.contains(
+                                        call.resolveCallableInTable(&symbols)));
+                return hit ? WalkResult::interrupt() : WalkResult::advance();
+              })
+              .wasInterrupted();
       if (need)
         changed |= needs.insert(function).second;
     }
@@ -220,15 +219,14 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
                     llvm::function_ref<Value(Value)> fill) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(module.getBody());
-    auto op = LLVM::GlobalOp::create(b, type, /*isConstant=*/true,
-                                     LLVM::Linkage::Internal, name,
-                                     Attribute());
+    auto op =
+        LLVM::GlobalOp::create(b, type, /*isConstant=*/true,
+                               LLVM::Linkage::Internal, name, Attribute());
     b.createBlock(&op.getInitializerRegion());
     LLVM::ReturnOp::create(b, fill(LLVM::UndefOp::create(b, type)));
   };
   global("shardq_plan_channels", channelsType, [&](Value array) {
-    for (auto [i, attr] :
-         llvm::enumerate(channels.getAsRange<ChannelAttr>())) {
+    for (auto [i, attr] : llvm::enumerate(channels.getAsRange<ChannelAttr>())) {
       int64_t at = i;
       array = insert(array, emitString(attr.getName()), {at, 0});
       array = insert(array, constant(i64, attr.getOffset()), {at, 1});
@@ -263,7 +261,8 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
   auto function = LLVM::LLVMFuncOp::create(
       b, "shardq_module_plan", LLVM::LLVMFunctionType::get(pointer, {}));
   b.setInsertionPointToStart(function.addEntryBlock(b));
-  LLVM::ReturnOp::create(b, LLVM::AddressOfOp::create(b, pointer, "shardq_plan"));
+  LLVM::ReturnOp::create(b,
+                         LLVM::AddressOfOp::create(b, pointer, "shardq_plan"));
 }
 
 //===----------------------------------------------------------------------===//
@@ -374,8 +373,8 @@ Value RuntimeLowering::getCoordinate(Operation *op, MeshAxis over) {
 void RuntimeLowering::lower(RankOp op) {
   Value rank;
   if (op.getAxisAttr())
-    rank = getCoordinate(op,
-                         lookupMeshAxis(op, op.getMeshAttr(), *op.getAxis()));
+    rank =
+        getCoordinate(op, lookupMeshAxis(op, op.getMeshAttr(), *op.getAxis()));
   else
     rank = call("shardq_rt_rank", i64, getContext(op));
   op.replaceAllUsesWith(
@@ -399,11 +398,10 @@ void RuntimeLowering::lower(WorkspaceOp op) {
   for (int64_t size : type.getShape().drop_front(type.getRank() ? 1 : 0))
     rowBytes *= size;
   // A step beyond the plan is an error there, and gets memory of its own.
-  Value address =
-      call("shardq_rt_workspace", pointer,
-           {getContext(op), constant(i32, op.getChannel()),
-            type.getRank() ? sizes.front() : constant(i64, 1),
-            constant(i64, rowBytes)});
+  Value address = call("shardq_rt_workspace", pointer,
+                       {getContext(op), constant(i32, op.getChannel()),
+                        type.getRank() ? sizes.front() : constant(i64, 1),
+                        constant(i64, rowBytes)});
   op.replaceAllUsesWith(makeBuffer(type, address, sizes, strides));
 }
 
@@ -477,8 +475,8 @@ static Value getRequests(ImplicitLocOpBuilder &b, Value queryStart,
   Value zero = arith::ConstantIndexOp::create(b, 0);
   Value one = arith::ConstantIndexOp::create(b, 1);
   Value starts = memref::DimOp::create(b, queryStart, zero);
-  Value requests = arith::MaxSIOp::create(
-      b, zero, arith::SubIOp::create(b, starts, one));
+  Value requests =
+      arith::MaxSIOp::create(b, zero, arith::SubIOp::create(b, starts, one));
   if (seqLens)
     requests = arith::MinSIOp::create(b, requests,
                                       memref::DimOp::create(b, seqLens, zero));
@@ -487,10 +485,9 @@ static Value getRequests(ImplicitLocOpBuilder &b, Value queryStart,
 
 void RuntimeLowering::lower(CountDecodeRowsOp op) {
   Value starts = toContiguous(op.getQueryStart());
-  Value count =
-      call("shardq_count_decode_rows", i64,
-           {getPointer(starts), toI64(getRequests(b, starts, {})),
-            constant(i64, op.getSpeculativeTokens())});
+  Value count = call("shardq_count_decode_rows", i64,
+                     {getPointer(starts), toI64(getRequests(b, starts, {})),
+                      constant(i64, op.getSpeculativeTokens())});
   op.replaceAllUsesWith(
       Value(arith::IndexCastOp::create(b, b.getIndexType(), count)));
 }
@@ -504,9 +501,8 @@ void RuntimeLowering::lower(ZigzagSplitOp op) {
       memref::DimOp::create(b, ids, arith::ConstantIndexOp::create(b, 0));
   call("shardq_zigzag_split", {},
        {getPointer(starts), toI64(getRequests(b, starts, {})),
-        toI64(op.getDecodes()), toI64(size),
-        constant(i64, over.axis.getSize()), getPointer(ids),
-        getPointer(offsets)});
+        toI64(op.getDecodes()), toI64(size), constant(i64, over.axis.getSize()),
+        getPointer(ids), getPointer(offsets)});
 }
 
 void RuntimeLowering::lower(SplitGateOp op) {
@@ -518,23 +514,23 @@ void RuntimeLowering::lower(SplitGateOp op) {
     return constant(i64, rows ? int64_t(*rows) : -1);
   };
   // Results of an enum are int.
-  Value gate = call("shardq_split_gate", i32,
-                    {getPointer(offsets), constant(i64, ranks),
-                     getPointer(starts), getPointer(lens),
-                     toI64(getRequests(b, starts, lens)),
-                     toI64(op.getDecodes()), toI64(op.getRows()),
-                     constant(i64, op.getMinTokens()),
-                     constant(i64, op.getTopk()), limit(op.getMaxRankRows()),
-                     limit(op.getMaxRows())});
-  op.replaceAllUsesWith(Value(arith::CmpIOp::create(
-      b, arith::CmpIPredicate::eq, gate, constant(i32, 0))));
+  Value gate =
+      call("shardq_split_gate", i32,
+           {getPointer(offsets), constant(i64, ranks), getPointer(starts),
+            getPointer(lens), toI64(getRequests(b, starts, lens)),
+            toI64(op.getDecodes()), toI64(op.getRows()),
+            constant(i64, op.getMinTokens()), constant(i64, op.getTopk()),
+            limit(op.getMaxRankRows()), limit(op.getMaxRows())});
+  op.replaceAllUsesWith(Value(arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                                    gate, constant(i32, 0))));
 }
 
 void RuntimeLowering::lower(TapOp op) {
   auto type = cast<MemRefType>(op.getValue().getType());
   int64_t rank = type.getRank();
   auto metadata = memref::ExtractStridedMetadataOp::create(b, op.getValue());
-  Value sizes = allocateOnStack(i64, rank), strides = allocateOnStack(i64, rank);
+  Value sizes = allocateOnStack(i64, rank),
+        strides = allocateOnStack(i64, rank);
   for (int64_t i = 0; i < rank; ++i) {
     storeAt(toI64(metadata.getSizes()[i]), sizes, i);
     storeAt(toI64(metadata.getStrides()[i]), strides, i);
@@ -585,22 +581,21 @@ LogicalResult RuntimeLowering::run() {
   for (Operation *op : ops) {
     b.setLoc(op->getLoc());
     b.setInsertionPoint(op);
-    bool known =
-        llvm::TypeSwitch<Operation *, bool>(op)
-            .Case<RankOp, WorkspaceOp, PeerViewOp, CountDecodeRowsOp,
-                  ZigzagSplitOp, SplitGateOp, TapOp>([&](auto op) {
-              lower(op);
-              return true;
-            })
-            .Case([&](SignalOp op) {
-              lowerFlag(op, "shardq_rt_signal");
-              return true;
-            })
-            .Case([&](WaitOp op) {
-              lowerFlag(op, "shardq_rt_wait");
-              return true;
-            })
-            .Default(false);
+    bool known = llvm::TypeSwitch<Operation *, bool>(op)
+                     .Case<RankOp, WorkspaceOp, PeerViewOp, CountDecodeRowsOp,
+                           ZigzagSplitOp, SplitGateOp, TapOp>([&](auto op) {
+                       lower(op);
+                       return true;
+                     })
+                     .Case([&](SignalOp op) {
+                       lowerFlag(op, "shardq_rt_signal");
+                       return true;
+                     })
+                     .Case([&](WaitOp op) {
+                       lowerFlag(op, "shardq_rt_wait");
+                       return true;
+                     })
+                     .Default(false);
     if (!known)
       return op->emitOpError(
           "is no host op: run convert-shardq-to-loops and "
