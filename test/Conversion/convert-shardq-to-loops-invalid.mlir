@@ -1,0 +1,16 @@
+// RUN: shardq-opt %s --split-input-file --convert-shardq-to-loops --verify-diagnostics
+
+func.func @tensors(%x: tensor<?xi32>, %rows: tensor<?xi32>) -> tensor<?xi32> {
+  // expected-error @+1 {{'shardq.take_rows' op is on tensors: bufferize first}}
+  %0 = shardq.take_rows %x[%rows] : (tensor<?xi32>, tensor<?xi32>) -> tensor<?xi32>
+  return %0 : tensor<?xi32>
+}
+
+// -----
+
+func.func @layout(%x: memref<?x4xf32, affine_map<(d0, d1) -> (d0 floordiv 2, d1)>>, %rows: memref<?xi32>, %out: memref<?x4xf32>) {
+  // expected-error @+1 {{expected a strided layout}}
+  shardq.take_rows %x[%rows] outs(%out)
+      : (memref<?x4xf32, affine_map<(d0, d1) -> (d0 floordiv 2, d1)>>, memref<?xi32>, memref<?x4xf32>) -> ()
+  return
+}

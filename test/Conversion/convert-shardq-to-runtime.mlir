@@ -1,0 +1,79 @@
+// RUN: shardq-opt %s --convert-shardq-to-runtime | FileCheck %s
+
+// CHECK-NOT: shardq.{{mesh|plan}}
+shardq.mesh @ranks ["dp" = 2, "tp" = 3]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 256, bytes = 2048, generations = 2>],
+  exchanges = ["first", "second"], hash = 99 : i64, slot_bytes = 4352 : i64, slots = 5 : i64}
+
+// The context goes to what needs it, and is handed on; a public function has
+// it whether it needs it or not.
+// CHECK: func.func private @needs(%[[CONTEXT:.*]]: !llvm.ptr) -> index
+func.func private @needs() -> index {
+  // CHECK: llvm.call @shardq_rt_rank(%[[CONTEXT]])
+  %0 = shardq.rank over @ranks
+  return %0 : index
+}
+// CHECK: func.func private @needs_not() -> index
+func.func private @needs_not() -> index {
+  %0 = arith.constant 0 : index
+  return %0 : index
+}
+// CHECK: func.func @public(%[[CONTEXT:.*]]: !llvm.ptr, %{{.*}}: memref<4xf32>) -> (index, index) attributes {llvm.emit_c_interface}
+func.func @public(%x: memref<4xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">}) -> (index, index) {
+  // CHECK: call @needs(%[[CONTEXT]])
+  // CHECK: call @needs_not()
+  %0 = call @needs() : () -> index
+  %1 = call @needs_not() : () -> index
+  return %0, %1 : index, index
+}
+
+// The heap is memory like any other.
+// CHECK-LABEL: func.func @spaces
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr
+// CHECK-NOT: symmetric
+// CHECK-NOT: memory_space_cast
+// CHECK: llvm.call @shardq_rt_workspace(%[[CONTEXT]],
+// CHECK: llvm.call @shardq_rt_peer(%[[CONTEXT]],
+func.func @spaces(%rows: index, %peer: index) -> (memref<?x4xf32>, memref<?x4xf32, #shardq.symmetric<@ranks>>) {
+  %0 = shardq.workspace @plan channel 0 (%rows) : memref<?x4xf32, #shardq.symmetric<@ranks>>
+  %1 = memref.memory_space_cast %0 : memref<?x4xf32, #shardq.symmetric<@ranks>> to memref<?x4xf32>
+  %2 = shardq.peer_view %0[%peer] : memref<?x4xf32, #shardq.symmetric<@ranks>>
+  return %1, %2 : memref<?x4xf32>, memref<?x4xf32, #shardq.symmetric<@ranks>>
+}
+
+// Channel and exchange, the group's first rank, distance and size.
+// CHECK-LABEL: func.func @flags
+// CHECK: %[[STRIDE:.*]] = llvm.mlir.constant(3 : i64)
+// CHECK: llvm.call @shardq_rt_signal(
+// CHECK: llvm.call @shardq_rt_wait(
+func.func @flags(%offsets: memref<3xi32>) {
+  shardq.signal heads_to_tokens by(%offsets) over @ranks "dp" channel 0 exchange 1 : memref<3xi32>
+  shardq.wait heads_to_tokens by(%offsets) over @ranks "dp" channel 0 exchange 1 : memref<3xi32>
+  return
+}
+
+// CHECK-LABEL: func.func @split
+// CHECK: llvm.call @shardq_count_decode_rows(
+// CHECK: llvm.call @shardq_zigzag_split(
+// CHECK: llvm.call @shardq_split_gate(
+// CHECK: arith.cmpi eq
+// CHECK: llvm.call @shardq_rt_tap(
+func.func @split(%start: memref<?xi32>, %lens: memref<?xi32>, %rows: index, %ids: memref<?xi32>, %offsets: memref<4xi32>) -> i1 {
+  %d = shardq.count_decode_rows %start {speculative_tokens = 3 : i64} : memref<?xi32>
+  shardq.zigzag_split %start decodes(%d) rows(%rows) over @ranks "tp" outs(%ids, %offsets)
+      : (memref<?xi32>, index, index, memref<?xi32>, memref<4xi32>) -> ()
+  %g = shardq.split_gate offsets(%offsets) requests(%start, %lens) decodes(%d) rows(%rows) {min_tokens = 1 : i64, topk = 4 : i64}
+      : memref<4xi32>, memref<?xi32>, memref<?xi32>
+  shardq.tap "ids" %ids : memref<?xi32>
+  return %g : i1
+}
+
+// CHECK-DAG: llvm.mlir.global internal constant @shardq_plan_channels()
+// CHECK-DAG: llvm.mlir.global internal constant @shardq_plan_exchanges()
+// CHECK: llvm.mlir.global internal constant @shardq_plan()
+// CHECK: llvm.mlir.constant(99 : i64)
+// CHECK: llvm.mlir.constant(5 : i32)
+// CHECK: llvm.mlir.constant(4352 : i64)
+// CHECK: llvm.func @shardq_module_plan() -> !llvm.ptr
+// CHECK: llvm.mlir.addressof @shardq_plan

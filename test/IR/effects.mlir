@@ -1,0 +1,181 @@
+// Ops that other ranks or an observer see are never merged, dropped or moved;
+// the rest of the dialect on tensors is.
+//
+// RUN: shardq-opt %s --split-input-file --cse --canonicalize | FileCheck %s --check-prefixes=CHECK,SIMPLE
+// RUN: shardq-opt %s --split-input-file --loop-invariant-code-motion | FileCheck %s --check-prefixes=CHECK,LICM
+
+// Two equal exchanges, without uses, are two exchanges.
+// CHECK-LABEL: func @exchanges
+shardq.mesh @ranks ["tp" = 3]
+func.func @exchanges(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tensor<4xi32>, %d: index) {
+  // CHECK-COUNT-2: shardq.exchange heads_to_tokens
+  %0 = shardq.exchange heads_to_tokens(%q) by(%ids, %offsets) decodes(%d) over @ranks "tp"
+      : (tensor<?x2x8xf32>, tensor<?xi32>, tensor<4xi32>, index) -> tensor<?x6x8xf32>
+  %1 = shardq.exchange heads_to_tokens(%q) by(%ids, %offsets) decodes(%d) over @ranks "tp"
+      : (tensor<?x2x8xf32>, tensor<?xi32>, tensor<4xi32>, index) -> tensor<?x6x8xf32>
+  return
+}
+
+// -----
+
+// Invariant, but the loop may run any number of times.
+// CHECK-LABEL: func @exchange_in_loop
+shardq.mesh @ranks ["tp" = 3]
+func.func @exchange_in_loop(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tensor<4xi32>, %d: index,
+                            %n: index) {
+  // CHECK: scf.for
+  // CHECK-NEXT: shardq.exchange
+  // CHECK-NEXT: shardq.tap
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %0 = shardq.exchange heads_to_tokens(%q) by(%ids, %offsets) decodes(%d) over @ranks "tp"
+        : (tensor<?x2x8xf32>, tensor<?xi32>, tensor<4xi32>, index) -> tensor<?x6x8xf32>
+    shardq.tap "ids" %ids : tensor<?xi32>
+  }
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func @taps
+func.func @taps(%x: tensor<?xi32>, %y: memref<4xf32>) {
+  // CHECK-COUNT-2: shardq.tap "x"
+  // CHECK-COUNT-2: shardq.tap "y"
+  shardq.tap "x" %x : tensor<?xi32>
+  shardq.tap "x" %x : tensor<?xi32>
+  shardq.tap "y" %y : memref<4xf32>
+  shardq.tap "y" %y : memref<4xf32>
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func @protocol
+shardq.mesh @ranks ["tp" = 3]
+func.func @protocol(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %offsets: memref<4xi32>, %d: index,
+                    %inbox: memref<?x6x8xf32, #shardq.symmetric<@ranks>>) {
+  // CHECK-COUNT-2: shardq.push
+  // CHECK-COUNT-2: shardq.signal
+  // CHECK-COUNT-2: shardq.wait
+  shardq.push heads_to_tokens(%q) by(%ids, %offsets) decodes(%d) into(%inbox) over @ranks "tp"
+      channel 0 exchange 0 {capacity = 8 : i64}
+      : (memref<?x2x8xf32>), memref<?xi32>, memref<4xi32>, memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  shardq.push heads_to_tokens(%q) by(%ids, %offsets) decodes(%d) into(%inbox) over @ranks "tp"
+      channel 0 exchange 0 {capacity = 8 : i64}
+      : (memref<?x2x8xf32>), memref<?xi32>, memref<4xi32>, memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<4xi32>
+  shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<4xi32>
+  shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<4xi32>
+  shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<4xi32>
+  return
+}
+
+// -----
+
+// A load of the inbox on either side of a wait is not the same load, although
+// the wait does not name the inbox.
+// CHECK-LABEL: func @loads
+shardq.mesh @ranks ["tp" = 3]
+func.func @loads(%offsets: memref<4xi32>, %inbox: memref<?x6x8xf32, #shardq.symmetric<@ranks>>) -> (f32, f32) {
+  // CHECK: memref.load
+  // CHECK: shardq.wait
+  // CHECK: memref.load
+  %c0 = arith.constant 0 : index
+  %0 = memref.load %inbox[%c0, %c0, %c0] : memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<4xi32>
+  %1 = memref.load %inbox[%c0, %c0, %c0] : memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  return %0, %1 : f32, f32
+}
+
+// -----
+
+// The inbox of the next exchange is another one behind an exchange.
+// CHECK-LABEL: func @workspaces
+shardq.mesh @ranks ["tp" = 3]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 2>],
+  exchanges = ["q"], hash = 0 : i64, slot_bytes = 4096 : i64, slots = 1 : i64}
+func.func @workspaces(%offsets: memref<4xi32>, %n: index)
+    -> (memref<?x6x8xf32, #shardq.symmetric<@ranks>>, memref<?x6x8xf32, #shardq.symmetric<@ranks>>) {
+  // CHECK: %[[A:.*]] = shardq.workspace
+  // CHECK: shardq.signal
+  // CHECK: %[[B:.*]] = shardq.workspace
+  // CHECK: return %[[A]], %[[B]]
+  %0 = shardq.workspace @plan channel 0 (%n) : memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<4xi32>
+  %1 = shardq.workspace @plan channel 0 (%n) : memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  return %0, %1 : memref<?x6x8xf32, #shardq.symmetric<@ranks>>, memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+}
+
+// -----
+
+// Equal ops on tensors are one, and unused ones none.
+// CHECK-LABEL: func @model
+shardq.mesh @ranks ["tp" = 3]
+func.func @model(%start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index, %q: tensor<?x2x8xf32>, %w: tensor<?x2xf32>,
+                 %keys: tensor<?x8xf32>, %table: tensor<?x?xi32>, %scores: tensor<?x?xf32>)
+    -> (tensor<?x2x8xf32>, tensor<?x2x8xf32>) {
+  // SIMPLE-COUNT-1: shardq.expand_rows
+  // SIMPLE-COUNT-1: shardq.indexer
+  // SIMPLE-COUNT-1: shardq.convert_indices
+  // SIMPLE-COUNT-1: shardq.sparse_mla
+  // SIMPLE-NOT: shardq.
+  // SIMPLE: return %[[OUT:.*]], %[[OUT]]
+  // LICM: shardq.count_decode_rows
+  %a, %b = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %c, %d = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %e = shardq.indexer q(%q) weights(%w) keys(%keys) table(%table) rows(%a, %b) {block_size = 4 : i64}
+      : (tensor<?x2x8xf32>, tensor<?x2xf32>, tensor<?x8xf32>, tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %f = shardq.indexer q(%q) weights(%w) keys(%keys) table(%table) rows(%c, %d) {block_size = 4 : i64}
+      : (tensor<?x2x8xf32>, tensor<?x2xf32>, tensor<?x8xf32>, tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %g = shardq.convert_indices %e table(%table) rows(%a) {block_size = 4 : i64}
+      : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %h = shardq.convert_indices %f table(%table) rows(%c) {block_size = 4 : i64}
+      : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %i = shardq.sparse_mla q(%q) kv(%keys) slots(%g) {scale = 1.0 : f32}
+      : (tensor<?x2x8xf32>, tensor<?x8xf32>, tensor<?x4xi32>) -> tensor<?x2x8xf32>
+  %j = shardq.sparse_mla q(%q) kv(%keys) slots(%h) {scale = 1.0 : f32}
+      : (tensor<?x2x8xf32>, tensor<?x8xf32>, tensor<?x4xi32>) -> tensor<?x2x8xf32>
+  %k = shardq.topk %scores visible(%b) : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %l = shardq.count_decode_rows %start : tensor<?xi32>
+  %ids, %offsets = shardq.zigzag_split %start decodes(%l) rows(%rows) over @ranks "tp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<4xi32>)
+  %mine = shardq.local_rows %ids, %offsets decodes(%l) over @ranks "tp"
+      : (tensor<?xi32>, tensor<4xi32>, index) -> tensor<?xi32>
+  %gate = shardq.split_gate offsets(%offsets) requests(%start, %lens) decodes(%l) rows(%rows)
+      {min_tokens = 1 : i64, topk = 4 : i64} : tensor<4xi32>, tensor<?xi32>, tensor<?xi32>
+  %taken = shardq.take_rows %q[%mine] : (tensor<?x2x8xf32>, tensor<?xi32>) -> tensor<?x2x8xf32>
+  %rank = shardq.rank over @ranks
+  return %i, %j : tensor<?x2x8xf32>, tensor<?x2x8xf32>
+}
+
+// -----
+
+// What no iteration changes leaves the loop.
+// CHECK-LABEL: func @invariant
+func.func @invariant(%x: tensor<?x4xf32>, %mine: tensor<?xi32>, %n: index) {
+  // LICM: shardq.take_rows
+  // LICM: scf.for
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %0 = shardq.take_rows %x[%mine] : (tensor<?x4xf32>, tensor<?xi32>) -> tensor<?x4xf32>
+    shardq.tap "x" %0 : tensor<?x4xf32>
+  }
+  return
+}
+
+// -----
+
+// On buffers an op writes its outs: it stays, and what reads them stays behind.
+// CHECK-LABEL: func @buffers
+func.func @buffers(%x: memref<?xi32>, %rows: memref<?xi32>, %a: memref<?xi32>) -> (index, index) {
+  // CHECK: shardq.count_decode_rows
+  // CHECK: shardq.take_rows
+  // CHECK: shardq.count_decode_rows
+  %0 = shardq.count_decode_rows %a : memref<?xi32>
+  shardq.take_rows %x[%rows] outs(%a) : (memref<?xi32>, memref<?xi32>, memref<?xi32>) -> ()
+  %1 = shardq.count_decode_rows %a : memref<?xi32>
+  return %0, %1 : index, index
+}

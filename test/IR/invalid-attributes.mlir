@@ -1,0 +1,138 @@
+// RUN: shardq-opt %s --split-input-file --verify-diagnostics --allow-unregistered-dialect
+
+// expected-error @+1 {{axis name is empty}}
+"test.op"() {axis = #shardq.axis<"" = 8>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{axis "tp" has size 0, expected 1 or more}}
+"test.op"() {axis = #shardq.axis<"tp" = 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{sharding divides neither heads nor tokens, expected one of them over at least one axis}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = []>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{sharding divides neither heads nor tokens}}
+"test.op"() {sharding = #shardq.sharding<@ranks, tokens = zigzag []>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{sharding names axis "tp" twice}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp", "dp", "tp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{sharding names axis "tp" twice}}
+"test.op"() {sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp", "tp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{unknown token order 'contiguous', expected 'zigzag'}}
+"test.op"() {sharding = #shardq.sharding<@ranks, tokens = contiguous ["tp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected 'heads' or 'tokens'}}
+"test.op"() {sharding = #shardq.sharding<@ranks, = ["tp"]>} : () -> ()
+
+// -----
+
+// Heads and tokens cannot be given together.
+// expected-error @+1 {{expected '>'}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], tokens = zigzag ["tp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{split dimension is -1, expected 0 or more}}
+"test.op"() {split = #shardq.split<@ranks, -1 over "tp">} : () -> ()
+
+// -----
+
+// expected-error @+1 {{channel "q" has 3 generations, expected 1 or 2}}
+"test.op"() {channel = #shardq.channel<"q", offset = 0, bytes = 256, generations = 3>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{channel "q" has 0 generations, expected 1 or 2}}
+"test.op"() {channel = #shardq.channel<"q", offset = 0, bytes = 256, generations = 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{channel "q" has offset 128, expected a multiple of 256}}
+"test.op"() {channel = #shardq.channel<"q", offset = 128, bytes = 256, generations = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{channel "q" has offset -256, expected a multiple of 256}}
+"test.op"() {channel = #shardq.channel<"q", offset = -256, bytes = 256, generations = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{channel "q" has bytes 255, expected a multiple of 256}}
+"test.op"() {channel = #shardq.channel<"q", offset = 0, bytes = 255, generations = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{channel "q" has bytes -256, expected a multiple of 256}}
+"test.op"() {channel = #shardq.channel<"q", offset = 0, bytes = -256, generations = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{'test.op' op has attribute 'shardq.split': ShardQ has no attributes of operations, 'shardq.split' stands on function arguments and results}}
+"test.op"() {shardq.split = #shardq.split<@ranks, 0 over "tp">} : () -> ()
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8]
+// expected-error @+1 {{'func.func' op has unknown attribute 'shardq.splitt' on argument 1}}
+func.func private @f(index, tensor<4xf32> {shardq.splitt = #shardq.split<@ranks, 0 over "tp">})
+
+// -----
+
+// expected-error @+1 {{'func.func' op has 'shardq.split' on argument 0 that is 3 : i64, expected a #shardq.split attribute}}
+func.func private @f(tensor<4xf32> {shardq.split = 3})
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8]
+// expected-error @+1 {{'func.func' op splits dimension 2 of argument 0, which is 'tensor<?x16xf32>'}}
+func.func private @f(tensor<?x16xf32> {shardq.split = #shardq.split<@ranks, 2 over "tp">})
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8]
+// expected-error @+1 {{'func.func' op splits dimension 0 of argument 0, which is 'index'}}
+func.func private @f(index {shardq.split = #shardq.split<@ranks, 0 over "tp">})
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8]
+// expected-error @+1 {{'func.func' op splits dimension 0 of argument 0, which is 'tensor<*xf32>'}}
+func.func private @f(tensor<*xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">})
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8]
+// expected-error @+1 {{'func.func' op splits dimension 1 of result 1, which is 'tensor<4xf32>'}}
+func.func private @f() -> (index, tensor<4xf32> {shardq.split = #shardq.split<@ranks, 1 over "tp">})
+
+// -----
+
+// expected-error @+1 {{'func.func' op splits argument 0 over axis "tp" of @ranks, which does not exist}}
+func.func private @f(tensor<4xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">})
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8]
+// expected-error @+1 {{'func.func' op splits result 0 over axis "dp" of @ranks, which does not exist}}
+func.func private @f() -> (tensor<4xf32> {shardq.split = #shardq.split<@ranks, 0 over "dp">})
+
+// -----
+
+// A symbol that is no mesh.
+func.func private @ranks()
+// expected-error @+1 {{'func.func' op splits argument 0 over axis "tp" of @ranks, which does not exist}}
+func.func private @f(tensor<4xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">})

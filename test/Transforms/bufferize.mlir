@@ -1,0 +1,93 @@
+// Results become buffers of the size that the op computes, exchanges' results
+// lie in symmetric memory, and exchanges keep their order.
+//
+// RUN: shardq-opt %s --one-shot-bufferize="bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map" | FileCheck %s
+
+shardq.mesh @ranks ["tp" = 3]
+
+// CHECK-LABEL: func @model
+// CHECK-SAME: %[[START:[a-z0-9]+]]: memref<?xi32>, %[[LENS:[a-z0-9]+]]: memref<?xi32>, %[[ROWS:[a-z0-9]+]]: index,
+// CHECK-SAME: %[[IQ:[a-z0-9]+]]: memref<?x4x8xf32>
+func.func @model(%start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index, %iq: tensor<?x4x8xf32>,
+                 %iw: tensor<?x4xf32>, %ik: tensor<?x8xf32>, %table: tensor<?x?xi32>, %scores: tensor<5x?xf32>,
+                 %visible5: tensor<5xi32>, %q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %sink: tensor<2xf32>)
+    -> (tensor<?x2x3xf32>, tensor<?x2xf32>, tensor<5x6xi32>) {
+  // CHECK: %[[REQ:.*]] = memref.alloc(%[[ROWS]]) {{.*}} : memref<?xi32>
+  // CHECK: %[[VISIBLE:.*]] = memref.alloc(%[[ROWS]]) {{.*}} : memref<?xi32>
+  // CHECK: shardq.expand_rows %[[START]], %[[LENS]] to %[[ROWS]] outs(%[[REQ]], %[[VISIBLE]]) {speculative_tokens = 1 : i64}
+  %req, %visible = shardq.expand_rows %start, %lens to %rows {speculative_tokens = 1 : i64}
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  // CHECK: %[[T:.*]] = memref.dim %[[IQ]]
+  // CHECK: %[[TOPK:.*]] = memref.alloc(%[[T]]) {{.*}} : memref<?x6xi32>
+  // CHECK: shardq.indexer q(%[[IQ]]) {{.*}} rows(%[[REQ]], %[[VISIBLE]]) outs(%[[TOPK]]) {block_size = 2 : i64, block_stride_rows = 3 : i64}
+  %topk = shardq.indexer q(%iq) weights(%iw) keys(%ik) table(%table) rows(%req, %visible) {block_size = 2 : i64, block_stride_rows = 3 : i64}
+      : (tensor<?x4x8xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x6xi32>
+  // CHECK: %[[TOPK5:.*]] = memref.alloc() {{.*}} : memref<5x6xi32>
+  // CHECK: shardq.topk {{.*}} outs(%[[TOPK5]])
+  %topk5 = shardq.topk %scores visible(%visible5) : (tensor<5x?xf32>, tensor<5xi32>) -> tensor<5x6xi32>
+  // CHECK: %[[SLOTS:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x6xi64>
+  // CHECK: %[[COUNTS:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?xi32>
+  // CHECK: shardq.convert_indices %[[TOPK]] {{.*}} prefill(%[[REQ]], %[[START]]) outs(%[[SLOTS]], %[[COUNTS]])
+  %slots, %counts = shardq.convert_indices %topk table(%table) rows(%req) prefill(%req, %start) {block_size = 2 : i64}
+      : (tensor<?x6xi32>, tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x6xi64>, tensor<?xi32>)
+  // CHECK: shardq.tap "slots" %[[SLOTS]] rows(%[[REQ]] : memref<?xi32>) : memref<?x6xi64>
+  shardq.tap "slots" %slots rows(%req : tensor<?xi32>) : tensor<?x6xi64>
+  // CHECK: %[[OUT:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x2x3xf32>
+  // CHECK: %[[LSE:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x2xf32>
+  // CHECK: shardq.sparse_mla {{.*}} slots(%[[SLOTS]]) rows(%[[REQ]]) topk_length(%[[COUNTS]]) sink(%{{[a-z0-9]+}}) outs(%[[OUT]], %[[LSE]])
+  // CHECK: return %[[OUT]], %[[LSE]], %[[TOPK5]]
+  %out, %lse = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) topk_length(%counts) sink(%sink) {scale = 0.5 : f32}
+      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x6xi64>, tensor<?xi32>, tensor<?xi32>, tensor<2xf32>) -> (tensor<?x2x3xf32>, tensor<?x2xf32>)
+  return %out, %lse, %topk5 : tensor<?x2x3xf32>, tensor<?x2xf32>, tensor<5x6xi32>
+}
+
+// CHECK-LABEL: func @split
+// CHECK-SAME: %[[START:[a-z0-9]+]]: memref<?xi32>
+func.func @split(%start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index, %x: tensor<?x4xbf16>)
+    -> (tensor<?x4xbf16>, i1) {
+  // CHECK: %[[D:.*]] = shardq.count_decode_rows %[[START]] : memref<?xi32>
+  %d = shardq.count_decode_rows %start : tensor<?xi32>
+  // CHECK: %[[IDS:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?xi32>
+  // CHECK: %[[OFFSETS:.*]] = memref.alloc() {{.*}} : memref<4xi32>
+  // CHECK: shardq.zigzag_split %[[START]] decodes(%[[D]]) {{.*}} outs(%[[IDS]], %[[OFFSETS]])
+  %ids, %offsets = shardq.zigzag_split %start decodes(%d) rows(%rows) over @ranks "tp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<4xi32>)
+  // Decode rows and the own group.
+  // CHECK: %[[RANK:.*]] = shardq.rank over @ranks "tp"
+  // CHECK: memref.load %[[OFFSETS]][%[[RANK]]]
+  // CHECK: %[[OWN:.*]] = arith.subi
+  // CHECK: %[[SIZE:.*]] = arith.addi %[[D]], %[[OWN]]
+  // CHECK: %[[MINE:.*]] = memref.alloc(%[[SIZE]])
+  // CHECK: shardq.local_rows %[[IDS]], %[[OFFSETS]] {{.*}} outs(%[[MINE]])
+  %mine = shardq.local_rows %ids, %offsets decodes(%d) over @ranks "tp"
+      : (tensor<?xi32>, tensor<4xi32>, index) -> tensor<?xi32>
+  // CHECK: %[[T:.*]] = memref.dim %[[MINE]]
+  // CHECK: %[[TAKEN:.*]] = memref.alloc(%[[T]]) {{.*}} : memref<?x4xbf16>
+  // CHECK: shardq.take_rows %{{.*}}[%[[MINE]]] outs(%[[TAKEN]])
+  %taken = shardq.take_rows %x[%mine] : (tensor<?x4xbf16>, tensor<?xi32>) -> tensor<?x4xbf16>
+  // CHECK: shardq.split_gate offsets(%[[OFFSETS]]) {{.*}} : memref<4xi32>, memref<?xi32>, memref<?xi32>
+  %gate = shardq.split_gate offsets(%offsets) requests(%start, %lens) decodes(%d) rows(%rows)
+      {min_tokens = 1 : i64, topk = 4 : i64} : tensor<4xi32>, tensor<?xi32>, tensor<?xi32>
+  return %taken, %gate : tensor<?x4xbf16>, i1
+}
+
+// CHECK-LABEL: func @exchange
+// CHECK-SAME: %[[X:[a-z0-9]+]]: memref<?x2x8xbf16>, %[[IDS:[a-z0-9]+]]: memref<?xi32>, %[[OFFSETS:[a-z0-9]+]]: memref<4xi32>
+func.func @exchange(%x: tensor<?x2x8xbf16>, %ids: tensor<?xi32>, %offsets: tensor<4xi32>, %d: index)
+    -> tensor<?x2x8xbf16> {
+  // CHECK: %[[N:.*]] = arith.subi
+  // CHECK: %[[INBOX:.*]] = memref.alloc(%[[N]]) : memref<?x6x8xbf16, #shardq.symmetric<@ranks>>
+  // CHECK: %[[TOKENS:.*]] = memref.memory_space_cast %[[INBOX]] : memref<?x6x8xbf16, #shardq.symmetric<@ranks>> to memref<?x6x8xbf16>
+  // CHECK: shardq.exchange heads_to_tokens(%[[X]]) by(%[[IDS]], %[[OFFSETS]]) {{.*}} outs(%[[INBOX]])
+  %0 = shardq.exchange heads_to_tokens(%x) by(%ids, %offsets) decodes(%d) over @ranks "tp"
+      : (tensor<?x2x8xbf16>, tensor<?xi32>, tensor<4xi32>, index) -> tensor<?x6x8xbf16>
+  // As many rows as there are ids.
+  // CHECK: %[[T:.*]] = memref.dim %[[IDS]]
+  // CHECK: %[[BACK:.*]] = memref.alloc(%[[T]]) : memref<?x2x8xbf16, #shardq.symmetric<@ranks>>
+  // CHECK: %[[HEADS:.*]] = memref.memory_space_cast %[[BACK]]
+  // CHECK: shardq.exchange tokens_to_heads(%[[TOKENS]]) {{.*}} after(%[[X]]) {{.*}} outs(%[[BACK]])
+  // CHECK: return %[[HEADS]] : memref<?x2x8xbf16>
+  %1 = shardq.exchange tokens_to_heads(%0) by(%ids, %offsets) decodes(%d) after(%x) over @ranks "tp"
+      : (tensor<?x6x8xbf16>, tensor<?xi32>, tensor<4xi32>, index, tensor<?x2x8xbf16>) -> tensor<?x2x8xbf16>
+  return %1 : tensor<?x2x8xbf16>
+}
