@@ -29,8 +29,8 @@ struct TestModule {
   explicit TestModule(llvm::StringRef text) {
     context.loadDialect<ShardQDialect, func::FuncDialect, arith::ArithDialect,
                         tensor::TensorDialect, scf::SCFDialect>();
-    sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, "test"),
-                               SMLoc());
+    sources.AddNewSourceBuffer(
+        llvm::MemoryBuffer::getMemBufferCopy(text, "test"), SMLoc());
     Block block;
     ParserConfig config(&context);
     if (succeeded(parseAsmSourceFile(sources, &block, config, &names)))

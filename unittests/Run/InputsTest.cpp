@@ -55,10 +55,10 @@ TEST(Signature, FindsRolesThroughCalls) {
   std::vector<Role> roles;
   for (const Argument &argument : signature.arguments)
     roles.push_back(argument.role);
-  EXPECT_EQ(roles, (std::vector<Role>{Role::Query, Role::Cache, Role::RowData,
-                                      Role::Weights, Role::Cache,
-                                      Role::QueryStart, Role::SeqLens,
-                                      Role::Table, Role::Rows}));
+  EXPECT_EQ(roles,
+            (std::vector<Role>{Role::Query, Role::Cache, Role::RowData,
+                               Role::Weights, Role::Cache, Role::QueryStart,
+                               Role::SeqLens, Role::Table, Role::Rows}));
   EXPECT_EQ(signature.arguments[0].name, "q");
   EXPECT_EQ(signature.arguments[1].blockStride, 3);
   EXPECT_EQ(signature.arguments[4].blockStride, 2);
@@ -74,8 +74,9 @@ TEST(Signature, FindsRolesThroughCalls) {
 TEST(Signature, ChoosesTheEntry) {
   TestModule test(kAttention);
   EXPECT_EQ(test.entry().getName(), "attention");
-  EXPECT_NE(getError(findEntry(*test.module, "other")).find("no function @other"),
-            std::string::npos);
+  EXPECT_NE(
+      getError(findEntry(*test.module, "other")).find("no function @other"),
+      std::string::npos);
   TestModule two("func.func @a() { return }\nfunc.func @b() { return }");
   EXPECT_NE(getError(findEntry(*two.module, "")).find("@a, @b"),
             std::string::npos);
@@ -124,8 +125,10 @@ TEST(Inputs, DependOnTheSeedAlone) {
   options.seed = 1;
   auto c = llvm::cantFail(makeInputs(signature, options));
   int64_t bytes = a.arrays[0].getNumBytes();
-  EXPECT_EQ(std::memcmp(a.arrays[0].data.get(), b.arrays[0].data.get(), bytes), 0);
-  EXPECT_NE(std::memcmp(a.arrays[0].data.get(), c.arrays[0].data.get(), bytes), 0);
+  EXPECT_EQ(std::memcmp(a.arrays[0].data.get(), b.arrays[0].data.get(), bytes),
+            0);
+  EXPECT_NE(std::memcmp(a.arrays[0].data.get(), c.arrays[0].data.get(), bytes),
+            0);
 }
 
 TEST(Inputs, SayWhatIsWrong) {
@@ -161,13 +164,15 @@ TEST(Inputs, SayWhatIsWrong) {
   ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("shardq", "npy", path));
   options.step = makeStep();
   options.files = {("q=" + path).str()};
-  llvm::cantFail(writeNpy(path, makeArray(Element::F32, {1, 2, 2}, {1, 2, 3, 4})));
+  llvm::cantFail(
+      writeNpy(path, makeArray(Element::F32, {1, 2, 2}, {1, 2, 3, 4})));
   expectError(options, "argument %q: " + path.str().str() +
                            " holds 1x2x2xf32, expected ?x4x8xf32");
   options.files = {("starts=" + path).str()};
   llvm::cantFail(writeNpy(path, makeArray(Element::I32, {3}, {0, 1, 2})));
-  expectError(options, "argument %starts (query starts) has size 3 in dimension "
-                       "0, the step has 4");
+  expectError(options,
+              "argument %starts (query starts) has size 3 in dimension "
+              "0, the step has 4");
   llvm::sys::fs::remove(path);
 }
 
@@ -182,9 +187,8 @@ TEST(Inputs, SplitsAndJoinsBlocks) {
   Array joined = llvm::cantFail(allocateArray(Element::F32, {2, 2, 3}, "x"));
   for (int64_t rank : {0, 1}) {
     Array local = llvm::cantFail(takeBlock(global, q.split, q.splitAxis, rank));
-    EXPECT_EQ(getInts(local),
-              rank ? (std::vector<int64_t>{3, 4, 5, 9, 10, 11})
-                   : (std::vector<int64_t>{0, 1, 2, 6, 7, 8}));
+    EXPECT_EQ(getInts(local), rank ? (std::vector<int64_t>{3, 4, 5, 9, 10, 11})
+                                   : (std::vector<int64_t>{0, 1, 2, 6, 7, 8}));
     putBlock(local, q.split, rank, joined);
   }
   EXPECT_EQ(getInts(joined), getInts(global));

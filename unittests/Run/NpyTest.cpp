@@ -32,10 +32,10 @@ TEST(Npy, ReadsEveryElement) {
     const char *descr;
     Element element;
     size_t bytes;
-  } cases[] = {{"<f4", Element::F32, 4}, {"<f2", Element::F16, 2},
+  } cases[] = {{"<f4", Element::F32, 4},  {"<f2", Element::F16, 2},
                {"<u2", Element::BF16, 2}, {"|V2", Element::BF16, 2},
                {"<V2", Element::BF16, 2}, {"<i4", Element::I32, 4},
-               {"<i8", Element::I64, 8}, {"|b1", Element::I1, 1}};
+               {"<i8", Element::I64, 8},  {"|b1", Element::I1, 1}};
   for (auto &c : cases) {
     std::string data(6 * c.bytes, '\0');
     data[c.bytes] = 1;
@@ -49,7 +49,8 @@ TEST(Npy, ReadsEveryElement) {
 }
 
 TEST(Npy, ReadsScalarsEmptyArraysAndVersion2) {
-  auto scalar = parseNpy(makeFile(makeHeader("<i8", "()"), StringRef("\x07\0\0\0\0\0\0\0", 8)));
+  auto scalar = parseNpy(
+      makeFile(makeHeader("<i8", "()"), StringRef("\x07\0\0\0\0\0\0\0", 8)));
   ASSERT_TRUE(bool(scalar));
   EXPECT_EQ(scalar->getInt(0), 7);
   auto empty = parseNpy(makeFile(makeHeader("<f4", "(0, 99999999999)"), ""));
@@ -59,8 +60,9 @@ TEST(Npy, ReadsScalarsEmptyArraysAndVersion2) {
       makeFile(makeHeader("<f4", "(1,)"), "abcd", StringRef("\x02\x00", 2)));
   EXPECT_EQ(getError(std::move(second)), "");
   // One-dimensional arrays are of both orders.
-  EXPECT_EQ(getError(parseNpy(makeFile(makeHeader("<f4", "(1,)", "True"), "abcd"))),
-            "");
+  EXPECT_EQ(
+      getError(parseNpy(makeFile(makeHeader("<f4", "(1,)", "True"), "abcd"))),
+      "");
 }
 
 TEST(Npy, RefusesWhatItCannotRead) {
@@ -73,16 +75,14 @@ TEST(Npy, RefusesWhatItCannotRead) {
   expectError("\x93NUMPY", "truncated in front of the version");
   expectError(std::string("\x93NUMPY\x03\x00", 8), "version 3.0");
   expectError(std::string("\x93NUMPY\x01\x00\x10", 9), "header's length");
-  expectError(std::string("\x93NUMPY\x01\x00\x10\x00{", 11),
-              "1 bytes of 16");
+  expectError(std::string("\x93NUMPY\x01\x00\x10\x00{", 11), "1 bytes of 16");
   expectError(makeFile("x", ""), "does not begin with '{'");
   expectError(makeFile("{'descr'", ""), "malformed key");
   expectError(makeFile("{'descr': 7}", ""), "malformed value of 'descr'");
   expectError(makeFile("{'descr': '<f4' 'shape': ()}", ""), "lacks a ','");
   expectError(makeFile("{'descr': '<f4'}", ""), "lacks 'descr'");
   expectError(makeFile("{'other': 1}", ""), "unknown key 'other'");
-  expectError(makeFile(makeHeader("<f4", "()") + "x", "abcd"),
-              "text behind");
+  expectError(makeFile(makeHeader("<f4", "()") + "x", "abcd"), "text behind");
   expectError(makeFile(makeHeader(">f4", "(1,)"), "abcd"), "'>f4'");
   expectError(makeFile(makeHeader("<f8", "(1,)"), "abcdefgh"), "'<f8'");
   expectError(makeFile(makeHeader("<f4", "(-1,)"), "abcd"),
@@ -121,9 +121,9 @@ TEST(Npy, WritesWhatItReads) {
 
 TEST(Array, RoundsToNearestEven) {
   EXPECT_EQ(roundToBF16(1.0f), 0x3f80);
-  EXPECT_EQ(roundToBF16(1.00390625f), 0x3f80);          // halfway, even below
-  EXPECT_EQ(roundToBF16(1.01171875f), 0x3f82);          // halfway, even above
-  EXPECT_EQ(roundToBF16(3.4028235e38f), 0x7f80);        // rounds to infinity
+  EXPECT_EQ(roundToBF16(1.00390625f), 0x3f80);   // halfway, even below
+  EXPECT_EQ(roundToBF16(1.01171875f), 0x3f82);   // halfway, even above
+  EXPECT_EQ(roundToBF16(3.4028235e38f), 0x7f80); // rounds to infinity
   EXPECT_EQ(roundToBF16(-0.0f), 0x8000);
   EXPECT_TRUE(std::isnan(widenBF16(roundToBF16(float(kNaN)))));
   EXPECT_EQ(getUlp(Element::BF16, 1.0), std::ldexp(1.0, -7));
@@ -132,7 +132,8 @@ TEST(Array, RoundsToNearestEven) {
 }
 
 TEST(Array, RefusesSizesThatDoNotFit) {
-  EXPECT_NE(getError(allocateArray(Element::F32, {1l << 40, 1l << 40}, "x")), "");
+  EXPECT_NE(getError(allocateArray(Element::F32, {1l << 40, 1l << 40}, "x")),
+            "");
   EXPECT_NE(getError(allocateArray(Element::F32, {1l << 50}, "x")), "");
   EXPECT_NE(getError(allocateArray(Element::F32, {-1}, "x")), "");
   EXPECT_EQ(getError(allocateArray(Element::F32, {0, 1l << 62, 8}, "x")), "");

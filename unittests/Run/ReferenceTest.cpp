@@ -37,7 +37,8 @@ TEST(Reference, ExpandsRows) {
 
 // The golden values of the index conversion: table [7, 3], blocks of four.
 TEST(Reference, ConvertsIndices) {
-  auto results = evaluate(R"(
+  auto results = evaluate(
+      R"(
     func.func @f(%i: tensor<?x9xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>,
                  %p: tensor<?xi32>, %w: tensor<?xi32>)
         -> (tensor<?x9xi32>, tensor<?xi32>) {
@@ -47,33 +48,38 @@ TEST(Reference, ConvertsIndices) {
              tensor<?xi32>) -> (tensor<?x9xi32>, tensor<?xi32>)
       return %s, %c : tensor<?x9xi32>, tensor<?xi32>
     })",
-                          {makeArray(Element::I32, {3, 9},
-                                     {0, 1, 4, 7, 8, -1, -5, 2, 100, //
-                                      0, 1, 4, 7, 8, -1, -5, 2, 100, //
-                                      0, 1, 4, 7, 8, -1, -5, 2, 100}),
-                           makeArray(Element::I32, {2, 2}, {7, 3, 5, -1}),
-                           makeArray(Element::I32, {3}, {0, 1, 0}),
-                           makeArray(Element::I32, {3}, {-1, -1, 1}),
-                           makeArray(Element::I32, {2}, {1000, 2000})});
-  EXPECT_EQ(getInts(results[0].array),
-            (std::vector<int64_t>{70,   71,   30,   33,   -1, -1, -1, 72,   -1, //
-                                  50,   51,   -1,   -1,   -1, -1, -1, 52,   -1, //
-                                  2000, 2001, 2004, 2007, 2008, -1, -1, 2002, 2100}));
+      {makeArray(Element::I32, {3, 9}, {0, 1, 4, 7, 8, -1, -5, 2, 100, //
+                                        0, 1, 4, 7, 8, -1, -5, 2, 100, //
+                                        0, 1, 4, 7, 8, -1, -5, 2, 100}),
+       makeArray(Element::I32, {2, 2}, {7, 3, 5, -1}),
+       makeArray(Element::I32, {3}, {0, 1, 0}),
+       makeArray(Element::I32, {3}, {-1, -1, 1}),
+       makeArray(Element::I32, {2}, {1000, 2000})});
+  EXPECT_EQ(
+      getInts(results[0].array),
+      (std::vector<int64_t>{70,   71,   30,   33,   -1,   -1, -1, 72,   -1, //
+                            50,   51,   -1,   -1,   -1,   -1, -1, 52,   -1, //
+                            2000, 2001, 2004, 2007, 2008, -1, -1, 2002, 2100}));
   EXPECT_EQ(getInts(results[1].array), (std::vector<int64_t>{5, 3, 7}));
 }
 
 TEST(Reference, SlotsBeyondTheTypeAreInvalid) {
   for (bool wide : {false, true}) {
     std::string type = wide ? "i64" : "i32";
-    auto results = evaluate(
-        "func.func @f(%i: tensor<1x1xi32>, %t: tensor<1x1xi32>, %r: tensor<1xi32>)"
-        " -> tensor<1x1x" + type + "> {\n"
-        "  %s = shardq.convert_indices %i table(%t) rows(%r) {block_size = 64 : i64}"
-        " : (tensor<1x1xi32>, tensor<1x1xi32>, tensor<1xi32>) -> tensor<1x1x" +
-            type + ">\n  return %s : tensor<1x1x" + type + ">\n}",
-        {makeArray(Element::I32, {1, 1}, {5}),
-         makeArray(Element::I32, {1, 1}, {2000000000}),
-         makeArray(Element::I32, {1}, {0})});
+    auto results =
+        evaluate("func.func @f(%i: tensor<1x1xi32>, %t: tensor<1x1xi32>, %r: "
+                 "tensor<1xi32>)"
+                 " -> tensor<1x1x" +
+                     type +
+                     "> {\n"
+                     "  %s = shardq.convert_indices %i table(%t) rows(%r) "
+                     "{block_size = 64 : i64}"
+                     " : (tensor<1x1xi32>, tensor<1x1xi32>, tensor<1xi32>) -> "
+                     "tensor<1x1x" +
+                     type + ">\n  return %s : tensor<1x1x" + type + ">\n}",
+                 {makeArray(Element::I32, {1, 1}, {5}),
+                  makeArray(Element::I32, {1, 1}, {2000000000}),
+                  makeArray(Element::I32, {1}, {0})});
     EXPECT_EQ(results[0].array.getInt(0), wide ? 128000000005 : -1);
   }
 }
@@ -85,14 +91,14 @@ TEST(Reference, ChoosesTheLargestScores) {
           : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x3xi32>
       return %t : tensor<?x3xi32>
     })";
-  auto results = evaluate(text, {makeArray(Element::F32, {6, 5},
-                                           {1, 5, 3, 4, 9, //
-                                            0, 0, 0, 0, 0, //
-                                            kNaN, 1, kNaN, -1, 0, //
-                                            kNaN, -kInf, 2, kNaN, 3, //
-                                            -0.0, 0, -1, 0, -0.0, //
-                                            1, 2, 3, 4, 5}),
-                                 makeArray(Element::I32, {6}, {4, 5, 4, 4, 9, -1})});
+  auto results = evaluate(
+      text, {makeArray(Element::F32, {6, 5}, {1,    5,     3,    4,    9,    //
+                                              0,    0,     0,    0,    0,    //
+                                              kNaN, 1,     kNaN, -1,   0,    //
+                                              kNaN, -kInf, 2,    kNaN, 3,    //
+                                              -0.0, 0,     -1,   0,    -0.0, //
+                                              1,    2,     3,    4,    5}),
+             makeArray(Element::I32, {6}, {4, 5, 4, 4, 9, -1})});
   EXPECT_EQ(getInts(results[0].array),
             (std::vector<int64_t>{1, 2, 3, 0, 1, 2, 0, 1, 3, 0, 1, 2, 0, 1, 3,
                                   -1, -1, -1}));
@@ -138,8 +144,8 @@ TEST(Reference, ChecksTappedPositions) {
   auto check = [&](std::vector<double> rows) -> std::string {
     TapTable taps;
     taps["topk.0"] = {makeArray(Element::I32, {2, 2}, rows)};
-    auto outcome = llvm::cantFail(evaluateReference(
-        test.entry(), makeIndexerInputs(2), taps, progress));
+    auto outcome = llvm::cantFail(
+        evaluateReference(test.entry(), makeIndexerInputs(2), taps, progress));
     EXPECT_EQ(getInts(outcome.results[0].array).size(), rows.size());
     return outcome.violations.empty() ? "" : outcome.violations.front();
   };
@@ -176,9 +182,9 @@ TEST(Reference, AttendsValidSlots) {
        makeArray(Element::F32, {5, 1, 1}, {0, 0, 0, 0, 0}),
        makeArray(Element::F32, {3, 3}, {0, 8, 5, ln3, 16, 7, kNaN, kNaN, kNaN}),
        makeArray(Element::I32, {5, 3},
-                 {0, 1, -1, // both
-                  0, 0, 1,  // the first twice
-                  1, 0, 2,  // poison behind the length
+                 {0, 1, -1,  // both
+                  0, 0, 1,   // the first twice
+                  1, 0, 2,   // poison behind the length
                   3, -7, -1, // nothing valid
                   0, 1, 0}), // no request
        makeArray(Element::I32, {5}, {0, 0, 0, 0, -1}),

@@ -12,7 +12,8 @@ static Step parse(llvm::StringRef text) {
 }
 
 TEST(Step, DescribesRows) {
-  Step step = parse(R"({"query_lens": [1, 2, 3, 1], "context_lens": [5, 0, 7, 2],
+  Step step =
+      parse(R"({"query_lens": [1, 2, 3, 1], "context_lens": [5, 0, 7, 2],
                         "speculative_tokens": 1, "padding_rows": 2,
                         "decodes": 2, "block_size": 16, "comment": "x"})");
   EXPECT_EQ(step.getNumRows(), 9);

@@ -28,10 +28,10 @@ static RunOutcome makeOutcome(std::vector<TapRecord> taps) {
 
 TEST(Verify, JoinsTapsByRows) {
   std::vector<std::string> problems;
-  auto taps = llvm::cantFail(assembleTaps(
-      makeOutcome({makeTap({1, 2, 7, 8}, 2, {{0, 3}}),
-                   makeTap({1, 2, 3, 4, 5, 6}, 2, {{0, 1, 2}})}),
-      4, problems));
+  auto taps = llvm::cantFail(
+      assembleTaps(makeOutcome({makeTap({1, 2, 7, 8}, 2, {{0, 3}}),
+                                makeTap({1, 2, 3, 4, 5, 6}, 2, {{0, 1, 2}})}),
+                   4, problems));
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(getInts(taps["topk.0"][0]),
             (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
@@ -43,8 +43,9 @@ TEST(Verify, SaysWhichTappedRowIsWrong) {
     llvm::cantFail(assembleTaps(makeOutcome(std::move(taps)), 2, problems));
     return problems.empty() ? "" : problems.front();
   };
-  EXPECT_EQ(getProblem({makeTap({1, 2}, 1, {{0, 1}}), makeTap({1, 3}, 1, {{0, 1}})}),
-            "topk.0 on rank 1 differs from another rank in row 1");
+  EXPECT_EQ(
+      getProblem({makeTap({1, 2}, 1, {{0, 1}}), makeTap({1, 3}, 1, {{0, 1}})}),
+      "topk.0 on rank 1 differs from another rank in row 1");
   EXPECT_EQ(getProblem({makeTap({1}, 1, {{0}}), makeTap({1}, 1, {{0}})}),
             "topk.0: no rank has row 1");
   EXPECT_EQ(getProblem({makeTap({1}, 1, {{2}})}),
@@ -72,15 +73,15 @@ TEST(Verify, HoldsOutputsToTwoUlpAndTheBound) {
                   .empty());
   EXPECT_EQ(error, 2);
   auto problems = compare(
-      reference, makeArray(Element::BF16, {4, 1, 1}, {1, 1 + 3 * ulp, 1, 1e-30}),
-      error);
+      reference,
+      makeArray(Element::BF16, {4, 1, 1}, {1, 1 + 3 * ulp, 1, 1e-30}), error);
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[0],
             "result 0 row 1, head 0, element 0: 1.0234375, reference 1");
   // Without a valid key the output is exactly 0.
   EXPECT_NE(problems[1].find("row 3"), std::string::npos);
-  EXPECT_EQ(compare(reference, makeArray(Element::BF16, {4, 1, 1}, {1, kNaN, 1, 0}),
-                    error)
+  EXPECT_EQ(compare(reference,
+                    makeArray(Element::BF16, {4, 1, 1}, {1, kNaN, 1, 0}), error)
                 .size(),
             1u);
 }
@@ -91,23 +92,26 @@ TEST(Verify, HoldsTheLseToItsOwnTolerance) {
   reference.array = makeArray(Element::F32, {3, 1}, {100, 0.5, -kInf});
   reference.exact = {100, 0.5, -kInf};
   double error;
-  EXPECT_TRUE(compare(reference,
-                      makeArray(Element::F32, {3, 1}, {100.0005, 0.500005, -kInf}),
-                      error)
-                  .empty());
-  EXPECT_EQ(
-      compare(reference, makeArray(Element::F32, {3, 1}, {100, 0.5001, 0}), error)
-          .size(),
-      2u);
+  EXPECT_TRUE(
+      compare(reference,
+              makeArray(Element::F32, {3, 1}, {100.0005, 0.500005, -kInf}),
+              error)
+          .empty());
+  EXPECT_EQ(compare(reference,
+                    makeArray(Element::F32, {3, 1}, {100, 0.5001, 0}), error)
+                .size(),
+            2u);
 }
 
 TEST(Verify, ComparesPlainResultsToTheBit) {
   ReferenceValue reference;
   reference.array = makeArray(Element::I32, {3}, {1, 2, 3});
   double error;
-  EXPECT_TRUE(compare(reference, makeArray(Element::I32, {3}, {1, 2, 3}), error).empty());
-  EXPECT_EQ(compare(reference, makeArray(Element::I32, {3}, {1, 2, 4}), error)[0],
-            "result 0 row 2: 4, reference 3");
+  EXPECT_TRUE(compare(reference, makeArray(Element::I32, {3}, {1, 2, 3}), error)
+                  .empty());
+  EXPECT_EQ(
+      compare(reference, makeArray(Element::I32, {3}, {1, 2, 4}), error)[0],
+      "result 0 row 2: 4, reference 3");
   EXPECT_EQ(compare(reference, makeArray(Element::I32, {2}, {1, 2}), error)[0],
             "result 0 is 2xi32, expected 3xi32");
 }

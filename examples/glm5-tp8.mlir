@@ -1,0 +1,41 @@
+// GLM-5 sparse attention over 8 ranks: 8 heads each.
+//
+// 64 heads, a top-k of 2,048 by an indexer of 32 heads. The scale is 1/sqrt(256), for
+// 192 dimensions without and 64 with rope before the absorbed projection.
+//
+// Shapes are those of one rank. Arguments and results with shardq.split are this
+// rank's heads of a global array; everything else is the same on all ranks, the
+// indexer's queries too: before the rewrite every rank scores all rows.
+
+shardq.mesh @ranks ["tp" = 8]
+
+func.func @attention(
+    // Queries after the up-projection: the part without and the part with rope.
+    %q_nope: tensor<?x8x512xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">},
+    %q_rope: tensor<?x8x64xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">},
+    // Latent cache: 512 values that are also the attention's values, 64 of rope.
+    %kv: tensor<?x576xbf16>,
+    // Indexer: queries and weights of the rows, and its own cache of keys.
+    %index_q: tensor<?x32x128xbf16>, %index_w: tensor<?x32xf32>,
+    %index_k: tensor<?x128xbf16>,
+    // The step: first row of each request, context plus new tokens, and where the
+    // blocks of both caches lie.
+    %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>,
+    %table: tensor<?x?xi32>, %index_table: tensor<?x?xi32>)
+    -> (tensor<?x8x512xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">}) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q_nope, %c0 : tensor<?x8x512xbf16>
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %topk = shardq.indexer q(%index_q) weights(%index_w) keys(%index_k)
+      table(%index_table) rows(%req, %visible) {block_size = 64 : i64}
+      : (tensor<?x32x128xbf16>, tensor<?x32xf32>, tensor<?x128xbf16>,
+         tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x2048xi32>
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x2048xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x2048xi32>
+  %out = shardq.sparse_mla q(%q_nope, %q_rope) kv(%kv) slots(%slots) rows(%req)
+      {scale = 0.0625 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
+      : (tensor<?x8x512xbf16>, tensor<?x8x64xbf16>, tensor<?x576xbf16>,
+         tensor<?x2048xi32>, tensor<?xi32>) -> tensor<?x8x512xbf16>
+  return %out : tensor<?x8x512xbf16>
+}

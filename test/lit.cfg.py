@@ -1,0 +1,61 @@
+# The .mlir and .test files by FileCheck; test/Unit has the unit test binaries.
+#
+# With SHARDQ_ROUNDTRIP=1 in the environment, every shardq-opt of a RUN line first
+# writes what it read as text and as bytecode, reads both back and compares.
+
+import os
+
+import lit.formats
+import lit.llvm
+
+lit.llvm.initialize(lit_config, config)
+from lit.llvm import llvm_config
+from lit.llvm.subst import ToolSubst
+
+config.name = "ShardQ"
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs", "consumer"]
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_source_root = os.path.join(config.shardq_source_dir, "test")
+config.test_exec_root = os.path.join(config.shardq_binary_dir, "test")
+
+tools_dir = os.path.join(config.shardq_binary_dir, "bin")
+# The tools under test come first, then FileCheck, not, mlir-opt, split-file.
+for directory in (config.llvm_tools_dir, tools_dir):
+    llvm_config.with_environment("PATH", directory, append_path=True)
+
+# LLVM is not instrumented: its containers cross into code that is, and what it
+# keeps until the process ends looks leaked.
+config.environment["ASAN_OPTIONS"] = "detect_container_overflow=0:detect_leaks=0"
+config.environment["UBSAN_OPTIONS"] = "print_stacktrace=1"
+
+config.substitutions += [
+    ("%shardq_src", config.shardq_source_dir),
+    ("%shardq_bin", config.shardq_binary_dir),
+    ("%shardq_libs", os.path.join(config.shardq_binary_dir, "lib")),
+    ("%llvm_tools", config.llvm_tools_dir),
+    ("%mlir_include", config.mlir_include_dir),
+    ("%mlir_cmake", config.mlir_cmake_dir),
+    ("%cmake", config.cmake),
+    ("%python", config.python),
+    ("%cxx", config.cxx),
+    ("%cc", config.cc),
+]
+if os.environ.get("SHARDQ_ROUNDTRIP") == "1":
+    llvm_config.add_tool_substitutions(
+        [ToolSubst("shardq-opt", extra_args=["--verify-roundtrip"])], [tools_dir])
+
+if config.sanitizers:
+    config.available_features.add("sanitizer")
+if config.runtime_only:
+    config.available_features.add("runtime-only")
+    config.excludes += ["IR", "Transforms", "Conversion", "Integration", "Run",
+                        "Tools"]
+
+# A hung rank ends as a failed test. lit needs psutil for that.
+try:
+    import psutil
+except ImportError:
+    pass
+else:
+    lit_config.maxIndividualTestTime = 600

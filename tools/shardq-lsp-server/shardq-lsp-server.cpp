@@ -1,0 +1,15 @@
+//===- shardq-lsp-server.cpp - Editor support for .mlir with ShardQ -------===//
+
+#include "shardq/Pipelines/Register.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mlir::shardq::registerAll(registry);
+  return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
+}

@@ -1,0 +1,17 @@
+//===- shardq-opt.cpp - Runs passes on .mlir files ------------------------===//
+
+#include "shardq/Pipelines/Register.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mlir::registerAllPasses();
+  mlir::shardq::registerAll(registry);
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "ShardQ optimizer driver\n", registry));
+}

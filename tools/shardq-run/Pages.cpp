@@ -1,0 +1,40 @@
+//===- Pages.cpp - Where the keys of a step lie in a paged cache ----------===//
+
+#include "Pages.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+int64_t Pages::countBlocks(const Step &step, int64_t blockSize) {
+  int64_t blocks = 0;
+  for (int64_t r = 0; r < step.getNumRequests(); ++r)
+    blocks += llvm::divideCeil(step.getSeqLen(r), blockSize);
+  return blocks;
+}
+
+int64_t Pages::countWidth(const Step &step, int64_t blockSize) {
+  return llvm::divideCeil(step.getMaxSeqLen(), blockSize);
+}
+
+Pages Pages::shuffled(const Step &step, int64_t blockSize, int64_t numBlocks,
+                      int64_t width, Random &random) {
+  Pages pages{blockSize, numBlocks, width, {}};
+  std::vector<int32_t> blocks(numBlocks);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  random.shuffle(blocks);
+  // Where all blocks are used there is no stranger to name, and -1 does.
+  int32_t stranger =
+      countBlocks(step, blockSize) < numBlocks ? blocks.back() : -1;
+  pages.table.assign(step.getNumRequests() * width, stranger);
+  auto next = blocks.begin();
+  for (int64_t r = 0; r < step.getNumRequests(); ++r) {
+    int64_t count = llvm::divideCeil(step.getSeqLen(r), blockSize);
+    std::copy_n(next, count, pages.table.begin() + r * width);
+    next += count;
+  }
+  return pages;
+}

@@ -1,0 +1,260 @@
+//===- Program.cpp - An entry function compiled for this CPU --------------===//
+
+#include "Program.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "shardq/Pipelines/Pipelines.h"
+#include "shardq/split.h"
+#include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include <cstdlib>
+#include <cstring>
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+llvm::Error run::runPipeline(ModuleOp module, StringRef text) {
+  PassManager manager(module.getContext());
+  std::string reason;
+  llvm::raw_string_ostream stream(reason);
+  // With an anchor as in mlir-opt, or passes alone.
+  if (text.trim().starts_with("builtin.module(")) {
+    FailureOr<OpPassManager> parsed = parsePassPipeline(text, stream);
+    if (succeeded(parsed))
+      static_cast<OpPassManager &>(manager) = std::move(*parsed);
+  } else {
+    (void)parsePassPipeline(text, manager, stream);
+  }
+  // Options that a pass does not have are reported without a failure.
+  if (!StringRef(stream.str()).trim().empty())
+    return makeError("pipeline '" + text +
+                     "': " + StringRef(stream.str()).trim());
+  if (failed(manager.run(module)))
+    return makeError("pipeline '" + text + "' failed");
+  return llvm::Error::success();
+}
+
+/// What generated code may call. Registered by address: the tool's own copy of
+/// the runtime is the one to use, whatever else the process has loaded.
+static llvm::orc::SymbolMap
+getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
+  llvm::orc::SymbolMap symbols;
+  auto add = [&](StringRef name, auto *function) {
+    symbols[interner(name)] = {llvm::orc::ExecutorAddr::fromPtr(function),
+                               llvm::JITSymbolFlags::Exported |
+                                   llvm::JITSymbolFlags::Callable};
+  };
+#define ADD(NAME) add(#NAME, &NAME)
+  ADD(shardq_rt_rank);
+  ADD(shardq_rt_workspace);
+  ADD(shardq_rt_peer);
+  ADD(shardq_rt_signal);
+  ADD(shardq_rt_wait);
+  ADD(shardq_rt_ok);
+  ADD(shardq_rt_tap);
+  ADD(shardq_count_decode_rows);
+  ADD(shardq_zigzag_split);
+  ADD(shardq_split_gate);
+#undef ADD
+  return symbols;
+}
+
+llvm::Expected<std::unique_ptr<Program>>
+Program::compile(ModuleOp module, StringRef entry,
+                 const CompileOptions &options) {
+  static bool initialized = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+
+  auto program = std::make_unique<Program>();
+  auto original = module.lookupSymbol<func::FuncOp>(entry);
+  if (!original)
+    return makeError("the pipeline removed the entry @" + entry);
+  llvm::append_range(program->argumentTypes, original.getArgumentTypes());
+  llvm::append_range(program->resultTypes, original.getResultTypes());
+
+  OwningOpRef<ModuleOp> lowered = module.clone();
+  PassManager manager(module.getContext());
+  ShardQToCPUOptions pipelineOptions;
+  pipelineOptions.maxTokens = options.maxTokens;
+  pipelineOptions.maxRequests = options.maxRequests;
+  pipelineOptions.slots = options.slots;
+  buildShardQToCPUPipeline(manager, pipelineOptions);
+  if (failed(manager.run(*lowered)))
+    return makeError("the program could not be lowered to this CPU");
+
+  std::string name = "_mlir_ciface_" + entry.str();
+  auto function = lowered->lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (!function)
+    return makeError("the lowered program has no @" + llvm::Twine(name));
+  // Leading context, then the arguments; anything more is the result pointer.
+  unsigned extra = function.getNumArguments() - original.getNumArguments();
+  if (extra != 1 && extra != 2)
+    return makeError("@" + llvm::Twine(name) + " has " +
+                     llvm::Twine(function.getNumArguments()) + " arguments");
+  program->hasResultPointer = extra == 2;
+
+  auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
+  if (!builder)
+    return builder.takeError();
+  builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
+  auto machine = builder->createTargetMachine();
+  if (!machine)
+    return machine.takeError();
+  auto optimize = makeOptimizingTransformer(3, 0, machine->get());
+  ExecutionEngineOptions engineOptions;
+  engineOptions.transformer = optimize;
+  engineOptions.jitCodeGenOptLevel = llvm::CodeGenOptLevel::Aggressive;
+  engineOptions.enableGDBNotificationListener = false;
+  engineOptions.enablePerfNotificationListener = false;
+  auto engineMachine = builder->createTargetMachine();
+  if (!engineMachine)
+    return engineMachine.takeError();
+  auto engine = ExecutionEngine::create(*lowered, engineOptions,
+                                        std::move(*engineMachine));
+  if (!engine)
+    return engine.takeError();
+  program->engine = std::move(*engine);
+  program->engine->registerSymbols(getRuntimeSymbols);
+
+  auto packed = program->engine->lookupPacked(name);
+  if (!packed)
+    return packed.takeError();
+  program->function = *packed;
+
+  // A module without exchanges may lack a plan; its ranks meet all the same.
+  program->plan.struct_size = sizeof(shardq_plan);
+  program->plan.slots = int32_t(options.slots);
+  if (lowered->lookupSymbol<LLVM::LLVMFuncOp>("shardq_module_plan")) {
+    auto getPlan = program->engine->lookup("shardq_module_plan");
+    if (!getPlan)
+      return getPlan.takeError();
+    program->plan = *reinterpret_cast<const shardq_plan *(*)()>(*getPlan)();
+  }
+  return program;
+}
+
+//===----------------------------------------------------------------------===//
+// Calling
+//===----------------------------------------------------------------------===//
+
+// A memref descriptor is pointer, aligned pointer, offset, sizes, strides: all
+// words of eight bytes.
+static constexpr int64_t kDescriptorHead = 3;
+
+static std::vector<int64_t> makeDescriptor(const Array &array) {
+  size_t rank = array.shape.size();
+  std::vector<int64_t> words(kDescriptorHead + 2 * rank);
+  words[0] = words[1] = reinterpret_cast<intptr_t>(array.data.get());
+  llvm::copy(array.shape, words.begin() + kDescriptorHead);
+  int64_t stride = 1;
+  for (size_t d = rank; d-- > 0;) {
+    words[kDescriptorHead + rank + d] = stride;
+    stride *= array.shape[d];
+  }
+  return words;
+}
+
+/// Copies a strided buffer into a new array.
+static llvm::Expected<Array> copyDescriptor(const int64_t *words, Type type,
+                                            const llvm::Twine &what) {
+  auto tensor = cast<RankedTensorType>(type);
+  int64_t rank = tensor.getRank();
+  ArrayRef<int64_t> sizes(words + kDescriptorHead, rank);
+  ArrayRef<int64_t> strides(words + kDescriptorHead + rank, rank);
+  llvm::Expected<Array> array = allocateArray(*getElement(type), sizes, what);
+  if (!array)
+    return array.takeError();
+  int64_t bytes = getElementBytes(array->element);
+  const char *source =
+      reinterpret_cast<const char *>(words[1]) + words[2] * bytes;
+  SmallVector<int64_t, 4> index(rank, 0);
+  for (int64_t i = 0, e = array->getNumElements(); i < e; ++i) {
+    int64_t offset = 0;
+    for (int64_t d = 0; d < rank; ++d)
+      offset += index[d] * strides[d];
+    std::memcpy(array->data.get() + i * bytes, source + offset * bytes, bytes);
+    for (int64_t d = rank; d-- > 0 && ++index[d] == sizes[d];)
+      index[d] = 0;
+  }
+  return array;
+}
+
+llvm::Error Program::call(shardq_context *context, ArrayRef<Array> arguments,
+                          std::vector<Array> &results) const {
+  // The results' struct has C layout.
+  SmallVector<int64_t> offsets;
+  int64_t bytes = 0;
+  for (Type type : resultTypes) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    int64_t size = tensor ? (kDescriptorHead + 2 * tensor.getRank()) * 8
+                          : getElementBytes(*getElement(type));
+    offsets.push_back(llvm::alignTo(bytes, std::min<int64_t>(size, 8)));
+    bytes = offsets.back() + size;
+  }
+  std::vector<int64_t> storage(bytes / 8 + 1);
+  char *base = reinterpret_cast<char *>(storage.data());
+
+  std::vector<std::vector<int64_t>> descriptors;
+  std::vector<void *> pointers(arguments.size()), values;
+  void *resultPointer = base;
+  if (hasResultPointer)
+    values.push_back(&resultPointer);
+  values.push_back(&context);
+  for (auto [i, array] : llvm::enumerate(arguments)) {
+    if (!isa<RankedTensorType>(argumentTypes[i])) {
+      values.push_back(array.data.get());
+      continue;
+    }
+    descriptors.push_back(makeDescriptor(array));
+    pointers[i] = descriptors.back().data();
+    values.push_back(&pointers[i]);
+  }
+  if (!hasResultPointer)
+    values.push_back(base);
+  function(values.data());
+  if (shardq_context_status(context, nullptr, 0) != SHARDQ_OK)
+    return llvm::Error::success();
+
+  results.clear();
+  llvm::SmallPtrSet<void *, 8> keep;
+  for (const Array &array : arguments)
+    keep.insert(array.data.get());
+  for (auto [i, type] : llvm::enumerate(resultTypes)) {
+    const char *field = base + offsets[i];
+    if (!isa<RankedTensorType>(type)) {
+      llvm::Expected<Array> scalar =
+          allocateArray(*getElement(type), {}, "a result");
+      if (!scalar)
+        return scalar.takeError();
+      std::memcpy(scalar->data.get(), field, getElementBytes(scalar->element));
+      results.push_back(std::move(*scalar));
+      continue;
+    }
+    llvm::Expected<Array> array =
+        copyDescriptor(reinterpret_cast<const int64_t *>(field), type,
+                       "result " + llvm::Twine(i));
+    if (!array)
+      return array.takeError();
+    results.push_back(std::move(*array));
+  }
+  // Results belong to the caller, unless they are arguments handed through; two
+  // may be one buffer.
+  for (auto [i, type] : llvm::enumerate(resultTypes))
+    if (isa<RankedTensorType>(type)) {
+      void *allocated = reinterpret_cast<void *>(
+          *reinterpret_cast<int64_t *>(base + offsets[i]));
+      if (keep.insert(allocated).second)
+        std::free(allocated);
+    }
+  return llvm::Error::success();
+}

@@ -1,0 +1,50 @@
+//===- Program.h - An entry function compiled for this CPU ------*- C++ -*-===//
+
+#ifndef SHARDQ_RUN_PROGRAM_H
+#define SHARDQ_RUN_PROGRAM_H
+
+#include "Array.h"
+#include "mlir/ExecutionEngine/ExecutionEngine.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "shardq/runtime.h"
+
+namespace mlir::shardq::run {
+
+struct CompileOptions {
+  /// Sizes of the exchange buffers.
+  int64_t maxTokens = 0;
+  int64_t maxRequests = 0;
+  int64_t slots = 1;
+};
+
+/// Runs a pass pipeline given as text. Passes report at their ops.
+llvm::Error runPipeline(ModuleOp module, llvm::StringRef text);
+
+class Program {
+public:
+  /// Lowers a clone of the module and compiles it. Everything is resolved and
+  /// emitted here, so that processes forked later run it as it is.
+  static llvm::Expected<std::unique_ptr<Program>>
+  compile(ModuleOp module, llvm::StringRef entry,
+          const CompileOptions &options);
+
+  /// Calls the entry with one rank's arrays, and copies its results out. The
+  /// context knows whether the run went well.
+  llvm::Error call(shardq_context *context, llvm::ArrayRef<Array> arguments,
+                   std::vector<Array> &results) const;
+
+  /// What shardq_comm_create wants to know.
+  const shardq_plan *getPlan() const { return &plan; }
+
+private:
+  std::unique_ptr<ExecutionEngine> engine;
+  void (*function)(void **) = nullptr;
+  /// Results come back through a pointer, which is then the first argument.
+  bool hasResultPointer = false;
+  std::vector<Type> argumentTypes, resultTypes;
+  shardq_plan plan = {};
+};
+
+} // namespace mlir::shardq::run
+
+#endif // SHARDQ_RUN_PROGRAM_H

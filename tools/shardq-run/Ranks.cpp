@@ -1,0 +1,374 @@
+//===- Ranks.cpp - A program on rank processes ----------------------------===//
+
+#include "Ranks.h"
+#include "Inputs.h"
+#include "Wire.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <chrono>
+#include <csignal>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+using Clock = std::chrono::steady_clock;
+
+static double getSecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+//===----------------------------------------------------------------------===//
+// In a rank process
+//===----------------------------------------------------------------------===//
+
+static void recordTap(void *user, const shardq_tap_value *value) {
+  TapRecord record;
+  record.name = value->name ? value->name : "";
+  record.elementBytes = value->element_bytes;
+  record.shape.assign(value->sizes, value->sizes + value->rank);
+  if (value->rows)
+    record.rows.emplace(value->rows, value->rows + value->num_rows);
+  // Rows that hold no value are left out.
+  if (!record.shape.empty())
+    record.shape[0] = std::min(record.shape[0], value->num_rows);
+  int64_t count = 1;
+  for (int64_t size : record.shape)
+    count *= size;
+  record.data.resize(count * value->element_bytes);
+  std::vector<int64_t> index(value->rank, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t offset = 0;
+    for (int32_t d = 0; d < value->rank; ++d)
+      offset += index[d] * value->strides[d];
+    std::memcpy(record.data.data() + i * value->element_bytes,
+                static_cast<const char *>(value->data) +
+                    offset * value->element_bytes,
+                value->element_bytes);
+    for (int32_t d = value->rank; d-- > 0 && ++index[d] == record.shape[d];)
+      index[d] = 0;
+  }
+  static_cast<std::vector<TapRecord> *>(user)->push_back(std::move(record));
+}
+
+/// The message of a run whose results are not those of the first.
+static std::string compareRuns(ArrayRef<Array> first, ArrayRef<Array> now,
+                               int64_t run, int64_t slot) {
+  for (auto [i, a, b] : llvm::enumerate(first, now))
+    if (a.shape != b.shape ||
+        std::memcmp(a.data.get(), b.data.get(), a.getNumBytes()) != 0)
+      return "result " + std::to_string(i) + " of run " + std::to_string(run) +
+             " (slot " + std::to_string(slot) + ") differs from run 0";
+  return "";
+}
+
+/// Everything that a rank does; the return value is why it failed.
+static std::string runRank(const Program &program, const Signature &signature,
+                           ArrayRef<Array> arguments, int64_t rank,
+                           int64_t numRanks, StringRef directory,
+                           const RunOptions &options, RankOutcome &outcome) {
+  std::vector<Array> locals;
+  for (auto [argument, array] :
+       llvm::zip_equal(signature.arguments, arguments)) {
+    llvm::Expected<Array> local = takeBlock(
+        array, argument.split, argument.splitAxis,
+        argument.split ? signature.getBlock(argument.splitAxis, rank) : 0);
+    if (!local)
+      return llvm::toString(local.takeError());
+    locals.push_back(std::move(*local));
+  }
+
+  char message[1024] = "";
+  shardq_bootstrap *bootstrap = nullptr;
+  if (shardq_bootstrap_files(directory.str().c_str(), int32_t(rank),
+                             int32_t(numRanks), &bootstrap) != SHARDQ_OK)
+    return "could not join the other ranks in " + directory.str();
+  shardq_comm_options commOptions = {};
+  commOptions.struct_size = sizeof(commOptions);
+  commOptions.rank = int32_t(rank);
+  commOptions.world = int32_t(numRanks);
+  commOptions.bootstrap = bootstrap;
+  commOptions.plan = program.getPlan();
+  // Below the parent's timeout, so that the rank can still say whom it waits
+  // for.
+  commOptions.deadline_ms =
+      std::max<int64_t>(int64_t(options.timeoutSeconds * 800), 100);
+  commOptions.rendezvous_deadline_ms = commOptions.deadline_ms;
+  shardq_comm *comm = nullptr;
+  shardq_status status =
+      shardq_comm_create(&commOptions, &comm, message, sizeof(message));
+  shardq_bootstrap_destroy(bootstrap);
+  if (status != SHARDQ_OK)
+    return std::string(shardq_status_name(status)) + ": " + message;
+
+  std::string failure;
+  auto start = Clock::now();
+  for (int64_t i = 0; i < options.repeat && failure.empty(); ++i) {
+    int64_t slot = i % program.getPlan()->slots;
+    shardq_context *context = shardq_comm_context(comm, int32_t(slot));
+    if (options.recordTaps)
+      shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
+                             &outcome.taps);
+    std::vector<Array> results;
+    if (llvm::Error error = program.call(context, locals, results)) {
+      failure = llvm::toString(std::move(error));
+      break;
+    }
+    status = shardq_context_status(context, message, sizeof(message));
+    if (status != SHARDQ_OK)
+      failure = std::string(shardq_status_name(status)) + ": " + message;
+    else if (i == 0)
+      outcome.results = std::move(results);
+    else
+      failure = compareRuns(outcome.results, results, i, slot);
+  }
+  outcome.seconds = getSecondsSince(start);
+  // A rank that failed by itself tells the others, which would wait for it.
+  if (!failure.empty())
+    shardq_comm_abort(comm);
+  shardq_comm_destroy(comm);
+  return failure;
+}
+
+static void send(int descriptor, const RankOutcome &outcome) {
+  WireWriter writer;
+  writer.put(int64_t(outcome.ok));
+  writer.put(StringRef(outcome.message));
+  writer.put(int64_t(outcome.seconds * 1e9));
+  writer.put(int64_t(outcome.results.size()));
+  for (const Array &array : outcome.results) {
+    writer.put(int64_t(array.element));
+    writer.putList<int64_t>(array.shape);
+    writer.put(StringRef(array.data.get(), array.getNumBytes()));
+  }
+  writer.put(int64_t(outcome.taps.size()));
+  for (const TapRecord &tap : outcome.taps) {
+    writer.put(StringRef(tap.name));
+    writer.put(tap.elementBytes);
+    writer.putList<int64_t>(tap.shape);
+    writer.putList<char>(tap.data);
+    writer.put(int64_t(tap.rows.has_value()));
+    writer.putList<int32_t>(tap.rows.value_or(std::vector<int32_t>()));
+  }
+  StringRef rest = writer.getBytes();
+  while (!rest.empty()) {
+    ssize_t written = write(descriptor, rest.data(), rest.size());
+    if (written <= 0)
+      return;
+    rest = rest.drop_front(written);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// In the parent
+//===----------------------------------------------------------------------===//
+
+/// Reads what the rank sent; not ok where it did not come to the end.
+static RankOutcome receive(int descriptor) {
+  RankOutcome outcome;
+  outcome.message = "ended without a result";
+  lseek(descriptor, 0, SEEK_SET);
+  auto buffer = llvm::MemoryBuffer::getOpenFile(
+      llvm::sys::fs::convertFDToNativeFile(descriptor), "result",
+      /*FileSize=*/-1, /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return outcome;
+  WireReader reader((*buffer)->getBuffer());
+  bool ok = reader.takeInt();
+  std::string message = reader.takeText().str();
+  outcome.seconds = double(reader.takeInt()) * 1e-9;
+  for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i) {
+    Element element = Element(reader.takeInt());
+    std::vector<int64_t> shape = reader.takeList<int64_t>();
+    StringRef data = reader.takeText();
+    llvm::Expected<Array> array = allocateArray(element, shape, "a result");
+    if (!array) {
+      outcome.message = llvm::toString(array.takeError());
+      return outcome;
+    }
+    if (int64_t(data.size()) != array->getNumBytes())
+      return outcome;
+    std::memcpy(array->data.get(), data.data(), data.size());
+    outcome.results.push_back(std::move(*array));
+  }
+  for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i) {
+    TapRecord tap;
+    tap.name = reader.takeText().str();
+    tap.elementBytes = reader.takeInt();
+    tap.shape = reader.takeList<int64_t>();
+    tap.data = reader.takeList<char>();
+    bool hasRows = reader.takeInt();
+    std::vector<int32_t> rows = reader.takeList<int32_t>();
+    if (hasRows)
+      tap.rows = std::move(rows);
+    outcome.taps.push_back(std::move(tap));
+  }
+  if (!reader.ok())
+    return outcome;
+  outcome.ok = ok;
+  outcome.message = std::move(message);
+  return outcome;
+}
+
+[[noreturn]] static void becomeRank(const Program &program,
+                                    const Signature &signature,
+                                    ArrayRef<Array> arguments, int64_t rank,
+                                    int64_t numRanks, StringRef directory,
+                                    const RunOptions &options, int descriptor) {
+  // No rank outlives the tool, and a crash is the parent's to report: without
+  // LLVM's stack dump and without a core.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP})
+    std::signal(signal, SIG_DFL);
+  rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  RankOutcome outcome;
+  outcome.message = runRank(program, signature, arguments, rank, numRanks,
+                            directory, options, outcome);
+  outcome.ok = outcome.message.empty();
+  send(descriptor, outcome);
+  // Not exit: the parent's buffers and handlers are not this process' own.
+  _exit(0);
+}
+
+llvm::Expected<RunOutcome>
+run::runRanks(const Program &program, const Signature &signature,
+              ArrayRef<Array> arguments, int64_t numRanks,
+              const RunOptions &options, Progress &progress) {
+  SmallString<128> directory;
+  if (std::error_code error =
+          llvm::sys::fs::createUniqueDirectory("shardq-run", directory))
+    return makeError("could not make a directory: " + error.message());
+  llvm::scope_exit removeDirectory(
+      [&] { llvm::sys::fs::remove_directories(directory); });
+
+  RunOutcome run;
+  run.ranks.resize(numRanks);
+  std::vector<int> descriptors(numRanks, -1);
+  std::vector<pid_t> processes(numRanks, -1);
+  llvm::scope_exit closeAll([&] {
+    for (int descriptor : descriptors)
+      if (descriptor >= 0)
+        close(descriptor);
+  });
+  auto start = Clock::now();
+  llvm::outs().flush();
+  llvm::errs().flush();
+  std::string failure;
+  for (int64_t rank = 0; rank < numRanks && failure.empty(); ++rank) {
+    descriptors[rank] = memfd_create("shardq-run result", MFD_CLOEXEC);
+    if (descriptors[rank] < 0) {
+      failure = std::string("memfd_create: ") + std::strerror(errno);
+      break;
+    }
+    pid_t process = fork();
+    if (process == 0)
+      becomeRank(program, signature, arguments, rank, numRanks, directory,
+                 options, descriptors[rank]);
+    if (process < 0)
+      failure = std::string("fork: ") + std::strerror(errno);
+    processes[rank] = process;
+  }
+
+  int64_t running = llvm::count_if(processes, [](pid_t p) { return p > 0; });
+  bool killed = false;
+  while (running > 0) {
+    bool late = getSecondsSince(start) > options.timeoutSeconds;
+    if ((late || !failure.empty()) && !killed) {
+      killed = true;
+      for (pid_t process : processes)
+        if (process > 0)
+          kill(process, SIGKILL);
+    }
+    for (int64_t rank = 0; rank < numRanks; ++rank) {
+      int status = 0;
+      if (processes[rank] <= 0 ||
+          waitpid(processes[rank], &status, WNOHANG) != processes[rank])
+        continue;
+      processes[rank] = -1;
+      --running;
+      RankOutcome &outcome = run.ranks[rank];
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        outcome = receive(descriptors[rank]);
+      } else if (late && WIFSIGNALED(status)) {
+        outcome.message = "did not end within " +
+                          std::to_string(int64_t(options.timeoutSeconds)) +
+                          " s and was killed";
+      } else if (WIFSIGNALED(status)) {
+        const char *name = sigabbrev_np(WTERMSIG(status));
+        outcome.message =
+            std::string("died by signal SIG") + (name ? name : "?");
+      } else {
+        outcome.message =
+            "exited with status " + std::to_string(WEXITSTATUS(status));
+      }
+    }
+    progress.tick("(" + std::to_string(numRanks - running) + " of " +
+                  std::to_string(numRanks) + " ranks done)");
+    if (running > 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  progress.clear();
+  run.seconds = getSecondsSince(start);
+  if (!failure.empty())
+    return makeError(failure);
+  return run;
+}
+
+llvm::Expected<std::vector<Array>>
+run::assembleResults(const Signature &signature, const RunOutcome &outcome) {
+  std::vector<Array> globals;
+  for (auto [i, result] : llvm::enumerate(signature.results)) {
+    const Array &first = outcome.ranks.front().results[i];
+    if (result.split) {
+      SmallVector<int64_t, 4> shape = first.shape;
+      unsigned dim = result.split.getDim();
+      shape[dim] *= result.splitAxis.getSize();
+      llvm::Expected<Array> global =
+          allocateArray(result.element, shape, "result " + llvm::Twine(i));
+      if (!global)
+        return global.takeError();
+      globals.push_back(*global);
+    } else {
+      globals.push_back(first);
+    }
+    std::vector<const Array *> blocks(result.split ? result.splitAxis.getSize()
+                                                   : 1);
+    for (auto [rank, one] : llvm::enumerate(outcome.ranks)) {
+      const Array &local = one.results[i];
+      if (local.shape != first.shape)
+        return makeError("result %zu: rank 0 returned %s, rank %zu %s",
+                         size_t(i), describe(first).c_str(), size_t(rank),
+                         describe(local).c_str());
+      int64_t block =
+          result.split ? signature.getBlock(result.splitAxis, rank) : 0;
+      // Ranks off the axis repeat the blocks of others, bit by bit.
+      if (!blocks[block]) {
+        blocks[block] = &local;
+        if (result.split)
+          putBlock(local, result.split, block, globals.back());
+        continue;
+      }
+      const char *a = blocks[block]->data.get(), *b = local.data.get();
+      for (int64_t at = 0, e = local.getNumBytes(); at < e; ++at) {
+        if (a[at] == b[at])
+          continue;
+        int64_t element = at / getElementBytes(local.element);
+        int64_t width = std::max<int64_t>(local.getRowElements(), 1);
+        return makeError("result %zu is not split, but rank %zu differs from "
+                         "another first in row %ld, element %ld: %g and %g",
+                         size_t(i), size_t(rank), long(element / width),
+                         long(element % width), local.getFloat(element),
+                         blocks[block]->getFloat(element));
+      }
+    }
+  }
+  return globals;
+}

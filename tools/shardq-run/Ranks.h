@@ -1,0 +1,60 @@
+//===- Ranks.h - A program on rank processes --------------------*- C++ -*-===//
+
+#ifndef SHARDQ_RUN_RANKS_H
+#define SHARDQ_RUN_RANKS_H
+
+#include "Program.h"
+#include "Progress.h"
+#include "Signature.h"
+
+namespace mlir::shardq::run {
+
+/// A value that `shardq.tap` handed out on one rank.
+struct TapRecord {
+  std::string name;
+  int64_t elementBytes = 0;
+  std::vector<int64_t> shape;
+  std::vector<char> data;
+  /// The step row of each row; nothing where the value has all rows.
+  std::optional<std::vector<int32_t>> rows;
+};
+
+/// What became of one rank.
+struct RankOutcome {
+  bool ok = false;
+  std::string message; // why not
+  std::vector<Array> results;
+  std::vector<TapRecord> taps;
+  double seconds = 0; // of the calls
+};
+
+struct RunOptions {
+  double timeoutSeconds = 120;
+  int64_t repeat = 1;
+  bool recordTaps = false;
+};
+
+struct RunOutcome {
+  std::vector<RankOutcome> ranks;
+  double seconds = 0; // from the first fork to the last exit
+  bool allOk() const {
+    return llvm::all_of(ranks, [](const RankOutcome &r) { return r.ok; });
+  }
+};
+
+/// Forks one process per rank and waits for all, at most the timeout; what runs
+/// then is killed. An error only where the run could not begin.
+llvm::Expected<RunOutcome> runRanks(const Program &program,
+                                    const Signature &signature,
+                                    llvm::ArrayRef<Array> arguments,
+                                    int64_t numRanks, const RunOptions &options,
+                                    Progress &progress);
+
+/// Global results of all ranks. An error says where ranks that hold the whole
+/// of a result differ, or blocks of one do not fit together.
+llvm::Expected<std::vector<Array>> assembleResults(const Signature &signature,
+                                                   const RunOutcome &outcome);
+
+} // namespace mlir::shardq::run
+
+#endif // SHARDQ_RUN_RANKS_H

@@ -1,0 +1,430 @@
+//===- Signature.cpp - What an entry function's arguments mean ------------===//
+
+#include "Signature.h"
+#include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+StringRef run::getRoleName(Role role) {
+  static constexpr StringLiteral names[] = {"unknown",
+                                            "query starts",
+                                            "sequence lengths",
+                                            "row count",
+                                            "decode row count",
+                                            "block table",
+                                            "cache",
+                                            "query",
+                                            "row data",
+                                            "indexer weights",
+                                            "row requests",
+                                            "visible lengths",
+                                            "positions",
+                                            "slots",
+                                            "top-k lengths",
+                                            "sink",
+                                            "prefill requests",
+                                            "workspace starts",
+                                            "scores",
+                                            "row ids",
+                                            "token ids",
+                                            "rank offsets",
+                                            "decode results"};
+  return names[unsigned(role)];
+}
+
+bool run::isRowRole(Role role) {
+  switch (role) {
+  case Role::Query:
+  case Role::RowData:
+  case Role::Weights:
+  case Role::Req:
+  case Role::Visible:
+  case Role::Positions:
+  case Role::Slots:
+  case Role::TopkLength:
+  case Role::PrefillReq:
+  case Role::Scores:
+  case Role::RowIds:
+  case Role::TokenIds:
+    return true;
+  default:
+    return false;
+  }
+}
+
+SmallVector<int64_t, 4> Argument::getGlobalShape() const {
+  SmallVector<int64_t, 4> shape;
+  if (auto shaped = dyn_cast<ShapedType>(type))
+    shape.assign(shaped.getShape().begin(), shaped.getShape().end());
+  if (split && !ShapedType::isDynamic(shape[split.getDim()]))
+    shape[split.getDim()] *= splitAxis.getSize();
+  return shape;
+}
+
+int64_t Signature::getNumRanks() const {
+  return mesh ? MeshOp(mesh).getNumRanks() : 1;
+}
+
+int64_t Signature::getBlock(AxisAttr axis, int64_t rank) const {
+  return MeshOp(mesh).getCoordinate(axis, rank);
+}
+
+std::optional<unsigned> Signature::find(StringRef name) const {
+  name.consume_front("%");
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    if (argument.name == name)
+      return i;
+  unsigned number;
+  if (!name.getAsInteger(10, number) && number < arguments.size())
+    return number;
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions and values
+//===----------------------------------------------------------------------===//
+
+static func::FuncOp lookupCallee(func::CallOp call) {
+  return SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      call, call.getCalleeAttr());
+}
+
+SmallVector<func::FuncOp> run::getReachable(func::FuncOp entry) {
+  llvm::SetVector<func::FuncOp> reached;
+  reached.insert(entry);
+  for (size_t i = 0; i < reached.size(); ++i)
+    func::FuncOp(reached[i]).walk([&](func::CallOp call) {
+      if (func::FuncOp callee = lookupCallee(call))
+        reached.insert(callee);
+    });
+  return llvm::to_vector(reached);
+}
+
+llvm::Expected<func::FuncOp> run::findEntry(ModuleOp module, StringRef name) {
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  std::string names = llvm::join(
+      llvm::map_range(functions,
+                      [](func::FuncOp f) { return "@" + f.getName().str(); }),
+      ", ");
+  if (!name.empty()) {
+    name.consume_front("@");
+    for (func::FuncOp function : functions)
+      if (function.getName() == name) {
+        if (function.isExternal())
+          return makeError("--entry: @" + name + " has no body");
+        return function;
+      }
+    return makeError("--entry: the module has no function @" + name +
+                     (names.empty() ? "" : "; it has " + names));
+  }
+  llvm::SetVector<func::FuncOp> candidates;
+  for (func::FuncOp function : functions)
+    if (function.isPublic() && !function.isExternal())
+      candidates.insert(function);
+  module.walk([&](func::CallOp call) {
+    func::FuncOp callee = lookupCallee(call);
+    if (callee && callee != call->getParentOfType<func::FuncOp>())
+      candidates.remove(callee);
+  });
+  if (candidates.size() == 1)
+    return candidates.front();
+  if (names.empty())
+    return makeError("the module has no function");
+  return makeError("choose a function with --entry: the module has " +
+                   llvm::Twine(names));
+}
+
+/// One step back along a value that is passed on as it is, or by rows: null
+/// where `value` is made here or is an argument of the entry.
+static Value stepBack(Value value, func::FuncOp entry) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function || function == entry)
+      return {};
+    // A function of several callers is given the same kind of value by all.
+    Value operand;
+    function->getParentOfType<ModuleOp>().walk([&](func::CallOp call) {
+      if (lookupCallee(call) != function)
+        return WalkResult::advance();
+      operand = call.getOperand(argument.getArgNumber());
+      return WalkResult::interrupt();
+    });
+    return operand;
+  }
+  Operation *op = value.getDefiningOp();
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  if (auto cast = dyn_cast<tensor::CastOp>(op))
+    return cast.getSource();
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return slice.getSource();
+  if (auto take = dyn_cast<TakeRowsOp>(op))
+    return take.getSource();
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return branch.thenYield().getOperand(number);
+  if (auto call = dyn_cast<func::CallOp>(op))
+    if (func::FuncOp callee = lookupCallee(call);
+        callee && !callee.isExternal())
+      return callee.getBody().front().getTerminator()->getOperand(number);
+  return {};
+}
+
+/// Recursive functions would make a cycle; real chains are short.
+static Value findOrigin(Value value, func::FuncOp entry) {
+  for (int steps = 0; steps < 1000; ++steps) {
+    Value next = stepBack(value, entry);
+    if (!next)
+      return value;
+    value = next;
+  }
+  return value;
+}
+
+Operation *run::findProducer(Value value, func::FuncOp entry) {
+  return findOrigin(value, entry).getDefiningOp();
+}
+
+BlockArgument run::findArgument(Value value, func::FuncOp entry) {
+  auto argument = dyn_cast<BlockArgument>(findOrigin(value, entry));
+  if (argument && argument.getOwner() == &entry.getBody().front())
+    return argument;
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Gives arguments their roles, op by op.
+class RoleFinder {
+public:
+  explicit RoleFinder(Signature &signature) : signature(signature) {}
+
+  void visit(Operation *op) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<ExpandRowsOp>([&](auto op) {
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getSeqLens(), Role::SeqLens);
+          set(op.getRows(), Role::Rows);
+          signature.speculativeTokens =
+              std::max(signature.speculativeTokens.value_or(0),
+                       int64_t(op.getSpeculativeTokens()));
+        })
+        .Case<CountDecodeRowsOp>([&](auto op) {
+          set(op.getQueryStart(), Role::QueryStart);
+          signature.speculativeTokens = op.getSpeculativeTokens();
+        })
+        .Case<IndexerOp>([&](auto op) {
+          set(op.getQ(), Role::RowData);
+          set(op.getWeights(), Role::Weights);
+          setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());
+          setCache(op.getKeys(), op.getTable(), op.getBlockSize(),
+                   op.getBlockStride());
+          setRows(op.getReq(), op.getVisible());
+          signature.topk = std::max(signature.topk, op.getK());
+        })
+        .Case<TopKOp>([&](auto op) {
+          set(op.getScores(), Role::Scores);
+          set(op.getVisible(), Role::Visible);
+          signature.topk = std::max(signature.topk, op.getK());
+        })
+        .Case<ConvertIndicesOp>([&](auto op) {
+          set(op.getIndices(), Role::Positions);
+          setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());
+          set(op.getReq(), Role::Req);
+          set(op.getPrefillReq(), Role::PrefillReq);
+          set(op.getWorkspaceStart(), Role::WorkspaceStart);
+        })
+        .Case<SparseMlaOp>([&](auto op) { visitAttention(op); })
+        .Case<ZigzagSplitOp>([&](auto op) {
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getDecodes(), Role::Decodes);
+          set(op.getRows(), Role::Rows);
+        })
+        .Case<SplitGateOp>([&](auto op) {
+          set(op.getOffsets(), Role::Offsets);
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getSeqLens(), Role::SeqLens);
+          set(op.getDecodes(), Role::Decodes);
+          set(op.getRows(), Role::Rows);
+        })
+        .Case<LocalRowsOp>([&](auto op) {
+          set(op.getIds(), Role::TokenIds);
+          set(op.getOffsets(), Role::Offsets);
+          set(op.getDecodes(), Role::Decodes);
+        })
+        .Case<TakeRowsOp>([&](auto op) {
+          // A weak statement: the op that gets the rows says more.
+          if (isFloat(*getElement(op.getSource().getType())))
+            set(op.getSource(), Role::RowData);
+          set(op.getRows(), Role::RowIds);
+        })
+        .Case<ExchangeOp>([&](auto op) {
+          if (op.getDirection() == Direction::HeadsToTokens)
+            for (Value source : op.getSources())
+              set(source, Role::RowData);
+          set(op.getIds(), Role::TokenIds);
+          set(op.getOffsets(), Role::Offsets);
+          set(op.getDecodes(), Role::Decodes);
+          set(op.getAfter(), Role::After);
+        });
+  }
+
+private:
+  Argument *find(Value value) {
+    if (!value)
+      return nullptr;
+    BlockArgument argument = findArgument(value, signature.entry);
+    return argument ? &signature.arguments[argument.getArgNumber()] : nullptr;
+  }
+
+  void set(Value value, Role role) {
+    Argument *argument = find(value);
+    if (!argument)
+      return;
+    bool weak = role == Role::RowData;
+    if (argument->role == Role::Unknown || !weak)
+      argument->role = role;
+  }
+
+  void setRows(Value req, Value visible) {
+    set(req, Role::Req);
+    set(visible, Role::Visible);
+  }
+
+  void setTable(Value table, int64_t blockSize, int64_t blockStride) {
+    set(table, Role::Table);
+    signature.blockSize = blockSize;
+    if (Argument *argument = find(table)) {
+      argument->blockSize = blockSize;
+      argument->blockStride = std::max(argument->blockStride, blockStride);
+    }
+  }
+
+  void setCache(Value cache, Value table, int64_t blockSize,
+                int64_t blockStride) {
+    set(cache, Role::Cache);
+    Argument *argument = find(cache);
+    if (!argument)
+      return;
+    argument->blockSize = blockSize;
+    argument->blockStride = std::max(argument->blockStride, blockStride);
+    if (Argument *source = find(table))
+      argument->table = source - signature.arguments.data();
+  }
+
+  void visitAttention(SparseMlaOp op) {
+    for (Value part : op.getQ()) {
+      set(part, Role::Query);
+      if (Argument *argument = find(part))
+        argument->scale = op.getScale().convertToDouble() *
+                          std::sqrt(double(op.getQueryDim()));
+    }
+    set(op.getSlots(), Role::Slots);
+    set(op.getReq(), Role::Req);
+    set(op.getTopkLength(), Role::TopkLength);
+    set(op.getSink(), Role::Sink);
+    set(op.getKv(), Role::Cache);
+    signature.topk =
+        std::max(signature.topk,
+                 cast<ShapedType>(op.getSlots().getType()).getDimSize(1));
+    Argument *kv = find(op.getKv());
+    if (auto convert = dyn_cast_or_null<ConvertIndicesOp>(
+            findProducer(op.getSlots(), signature.entry))) {
+      setCache(op.getKv(), convert.getTable(), convert.getBlockSize(),
+               convert.getBlockStride());
+      if (kv)
+        kv->hasWorkspace |= convert.getPrefillReq() != nullptr;
+    } else if (Argument *slots = find(op.getSlots()); slots && kv) {
+      slots->cache = kv - signature.arguments.data();
+    }
+  }
+
+  Signature &signature;
+};
+
+} // namespace
+
+/// Name of an argument in the text, or its number.
+static std::string getName(BlockArgument argument,
+                           const AsmParserState *names) {
+  std::string number = std::to_string(argument.getArgNumber());
+  const AsmParserState::BlockDefinition *block =
+      names ? names->getBlockDef(argument.getOwner()) : nullptr;
+  if (!block || argument.getArgNumber() >= block->arguments.size())
+    return number;
+  SMRange range = block->arguments[argument.getArgNumber()].loc;
+  if (!range.isValid())
+    return number;
+  StringRef text(range.Start.getPointer(),
+                 range.End.getPointer() - range.Start.getPointer());
+  return text.ltrim('%').str();
+}
+
+/// Fills element and split of an argument or result; an error in its name.
+template <typename T>
+static llvm::Error fill(T &value, Type type, Attribute split, MeshOp mesh,
+                        const llvm::Twine &what) {
+  value.type = type;
+  std::optional<Element> element = getElement(type);
+  if (!element || isa<MemRefType, UnrankedTensorType>(type) ||
+      (isa<ShapedType>(type) && !isa<RankedTensorType>(type))) {
+    std::string text;
+    llvm::raw_string_ostream(text) << type;
+    return makeError(what + " has type " + text +
+                     "; ranked tensors and scalars of bf16, f16, f32, i1, "
+                     "i32, i64 and index can be passed");
+  }
+  value.element = *element;
+  value.split = dyn_cast_or_null<SplitAttr>(split);
+  // The dialect verifies that mesh, axis and dimension exist, but a function
+  // may name another mesh than the one that the ranks form.
+  if (value.split) {
+    if (!mesh || value.split.getMesh().getValue() != mesh.getSymName())
+      return makeError(what + " is split over another mesh than the module's");
+    value.splitAxis = mesh.lookupAxis(value.split.getAxis().getValue());
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
+                                                const AsmParserState *names) {
+  Signature signature;
+  signature.entry = entry;
+  for (MeshOp mesh : entry->getParentOfType<ModuleOp>().getOps<MeshOp>()) {
+    if (signature.mesh)
+      return makeError("the module has more than one mesh");
+    signature.mesh = mesh;
+  }
+  for (BlockArgument value : entry.getArguments()) {
+    unsigned i = value.getArgNumber();
+    Argument argument;
+    argument.name = getName(value, names);
+    if (llvm::Error error =
+            fill(argument, value.getType(), entry.getArgAttr(i, kSplitAttrName),
+                 signature.mesh, "argument %" + argument.name))
+      return error;
+    signature.arguments.push_back(std::move(argument));
+  }
+  for (auto [i, type] : llvm::enumerate(entry.getResultTypes())) {
+    Result result;
+    if (llvm::Error error =
+            fill(result, type, entry.getResultAttr(i, kSplitAttrName),
+                 signature.mesh, "result " + llvm::Twine(i)))
+      return error;
+    signature.results.push_back(result);
+  }
+  RoleFinder finder(signature);
+  for (func::FuncOp function : getReachable(entry))
+    function.walk([&](Operation *op) { finder.visit(op); });
+  return signature;
+}

@@ -1,0 +1,495 @@
+//===- Verify.cpp - Original, rewritten and reference, compared -----------===//
+
+#include "Verify.h"
+#include "shardq/split.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+/// Rows shown of each result that differs.
+static constexpr int kShownRows = 5;
+/// Units of the output type that a result may be off.
+static constexpr double kAllowedUlps = 2;
+static constexpr double kAllowedLse = 1e-5;
+
+//===----------------------------------------------------------------------===//
+// Taps
+//===----------------------------------------------------------------------===//
+
+void run::insertTaps(func::FuncOp entry) {
+  int64_t topks = 0, conversions = 0;
+  for (func::FuncOp function : getReachable(entry))
+    function.walk([&](Operation *op) {
+      std::string name;
+      if (isa<IndexerOp, TopKOp>(op))
+        name = "topk." + std::to_string(topks++);
+      else if (isa<ConvertIndicesOp>(op))
+        name = "slots." + std::to_string(conversions++);
+      if (name.empty() || op->getNumResults() == 0)
+        return;
+      OpBuilder builder(op->getContext());
+      builder.setInsertionPointAfter(op);
+      TapOp::create(builder, op->getLoc(), name, op->getResult(0), Value());
+    });
+}
+
+namespace {
+
+/// One tapped value in the making.
+struct PartialTap {
+  Array array;
+  std::vector<bool> covered;
+};
+
+} // namespace
+
+llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
+                                           int64_t numRows,
+                                           std::vector<std::string> &problems) {
+  std::map<std::string, std::vector<PartialTap>> partial;
+  for (auto [rank, one] : llvm::enumerate(outcome.ranks)) {
+    std::map<std::string, size_t> turns;
+    for (const TapRecord &tap : one.taps) {
+      size_t turn = turns[tap.name]++;
+      std::vector<PartialTap> &values = partial[tap.name];
+      SmallVector<int64_t, 4> shape(tap.shape.begin(), tap.shape.end());
+      if (tap.rows && !shape.empty())
+        shape[0] = numRows;
+      std::string what = tap.name + " on rank " + std::to_string(rank);
+      if (turn >= values.size()) {
+        llvm::Expected<Array> array = allocateArray(
+            tap.elementBytes == 8 ? Element::I64 : Element::I32, shape, what);
+        if (!array)
+          return array.takeError();
+        values.push_back({*array, std::vector<bool>(array->getNumRows())});
+      }
+      PartialTap &value = values[turn];
+      int64_t rowBytes = value.array.getRowElements() * tap.elementBytes;
+      int64_t recorded = tap.shape.empty() ? 1 : tap.shape[0];
+      if (value.array.shape != shape ||
+          int64_t(tap.data.size()) != recorded * rowBytes ||
+          (tap.rows && int64_t(tap.rows->size()) < recorded)) {
+        problems.push_back(what + " has another shape than on rank 0");
+        continue;
+      }
+      for (int64_t i = 0; i < recorded; ++i) {
+        int64_t row = tap.rows ? (*tap.rows)[i] : i;
+        if (row < 0 || row >= value.array.getNumRows()) {
+          problems.push_back(what + " names row " + std::to_string(row) +
+                             " of " + std::to_string(numRows));
+          break;
+        }
+        char *target = value.array.data.get() + row * rowBytes;
+        const char *source = tap.data.data() + i * rowBytes;
+        if (!value.covered[row]) {
+          std::memcpy(target, source, rowBytes);
+          value.covered[row] = true;
+        } else if (std::memcmp(target, source, rowBytes) != 0) {
+          problems.push_back(what + " differs from another rank in row " +
+                             std::to_string(row));
+          break;
+        }
+      }
+    }
+  }
+  TapTable taps;
+  for (auto &[name, values] : partial)
+    for (PartialTap &value : values) {
+      auto missing = llvm::find(value.covered, false);
+      if (missing != value.covered.end())
+        problems.push_back(name + ": no rank has row " +
+                           std::to_string(missing - value.covered.begin()));
+      taps[name].push_back(std::move(value.array));
+    }
+  return taps;
+}
+
+/// Rows, top-k indices and slots of the two programs are equal to the bit.
+static void compareTaps(const TapTable &original, const TapTable &rewritten,
+                        std::vector<std::string> &problems) {
+  for (const auto &[name, values] : original) {
+    auto found = rewritten.find(name);
+    if (found == rewritten.end() || found->second.size() != values.size()) {
+      problems.push_back("the rewritten program does not compute " + name);
+      continue;
+    }
+    for (auto [a, b] : llvm::zip(values, found->second)) {
+      int64_t width = std::max<int64_t>(a.getRowElements(), 1);
+      int shown = 0;
+      if (a.shape != b.shape)
+        problems.push_back(name + " is " + describe(a) +
+                           " in the program as given, " + describe(b) +
+                           " in the rewritten one");
+      else
+        for (int64_t i = 0, e = a.getNumElements(); i < e; ++i)
+          if (a.getInt(i) != b.getInt(i) && shown++ < kShownRows) {
+            problems.push_back(
+                name + " row " + std::to_string(i / width) + ", column " +
+                std::to_string(i % width) + ": " + std::to_string(a.getInt(i)) +
+                " in the program as given, " + std::to_string(b.getInt(i)) +
+                " in the rewritten one");
+            i += width - 1 - i % width;
+          }
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+struct Difference {
+  double size = 0; // for the report
+  bool allowed = true;
+};
+
+} // namespace
+
+static Difference measure(const Array &computed,
+                          const ReferenceValue &reference, int64_t i) {
+  if (reference.kind == ReferenceValue::Plain) {
+    int64_t bytes = getElementBytes(computed.element);
+    bool same = std::memcmp(computed.data.get() + i * bytes,
+                            reference.array.data.get() + i * bytes, bytes) == 0;
+    return {same ? 0.0 : 1.0, same};
+  }
+  double value = computed.getFloat(i), exact = reference.exact[i];
+  // Infinities and exact zeros (no valid key) have no neighbours.
+  if (value == exact)
+    return {};
+  double error = std::abs(value - exact);
+  if (!std::isfinite(error))
+    return {error, false};
+  if (reference.kind == ReferenceValue::Lse)
+    return {error, error <= kAllowedLse * std::max(1.0, std::abs(exact))};
+  double bound = reference.bound[i];
+  if (bound == 0 && exact == 0)
+    return {error / getUlp(computed.element, 0), false};
+  double ulps = std::max(error - bound, 0.0) / getUlp(computed.element, exact);
+  return {ulps, ulps <= kAllowedUlps};
+}
+
+double run::compareResult(const Array &computed,
+                          const ReferenceValue &reference,
+                          const llvm::Twine &what,
+                          std::vector<std::string> &problems) {
+  if (computed.shape != reference.array.shape ||
+      computed.element != reference.array.element) {
+    problems.push_back((what + " is " + describe(computed) + ", expected " +
+                        describe(reference.array))
+                           .str());
+    return std::numeric_limits<double>::infinity();
+  }
+  double largest = 0;
+  int shown = 0;
+  int64_t width = std::max<int64_t>(computed.getRowElements(), 1);
+  int64_t lastRow = -1, badRows = 0;
+  for (int64_t i = 0, e = computed.getNumElements(); i < e; ++i) {
+    Difference difference = measure(computed, reference, i);
+    if (!(difference.size <= largest))
+      largest = difference.size;
+    if (difference.allowed || i / width == lastRow)
+      continue;
+    lastRow = i / width;
+    ++badRows;
+    if (shown++ >= kShownRows)
+      continue;
+    std::string place = "row " + std::to_string(lastRow);
+    int64_t inner = i % width;
+    if (computed.shape.size() == 3)
+      place += ", head " + std::to_string(inner / computed.shape[2]) +
+               ", element " + std::to_string(inner % computed.shape[2]);
+    else if (computed.shape.size() == 2)
+      place += ", column " + std::to_string(inner);
+    double exact = reference.kind == ReferenceValue::Plain
+                       ? reference.array.getFloat(i)
+                       : reference.exact[i];
+    problems.push_back((what + " " + place + ": " +
+                        formatNumber(computed.getFloat(i)) + ", reference " +
+                        formatNumber(exact))
+                           .str());
+  }
+  if (badRows > kShownRows)
+    problems.push_back((what + ": " + llvm::Twine(badRows) + " of " +
+                        llvm::Twine(computed.getNumRows()) + " rows differ")
+                           .str());
+  return largest;
+}
+
+//===----------------------------------------------------------------------===//
+// Split and gate
+//===----------------------------------------------------------------------===//
+
+static const char *describeGate(shardq_gate gate) {
+  switch (gate) {
+  case SHARDQ_GATE_OPEN:
+    return "open";
+  case SHARDQ_GATE_FEW_TOKENS:
+    return "closed: fewer prefill tokens than min-tokens";
+  case SHARDQ_GATE_SHORT_SEQUENCES:
+    return "closed: no prefill sequence is longer than top-k";
+  case SHARDQ_GATE_PADDING:
+    return "closed: padding among the prefill tokens";
+  case SHARDQ_GATE_EMPTY_RANK:
+    return "closed: a rank would own no token";
+  case SHARDQ_GATE_CAPACITY:
+    return "closed: the step does not fit the exchange buffers";
+  }
+  return "closed";
+}
+
+namespace {
+
+/// What the rewritten program should do with the step, from its own gate.
+struct SplitDecision {
+  bool exists = false; // the program has a gate
+  bool open = false;
+  std::string text = "none: nothing was rewritten";
+  AxisAttr axis;
+  std::vector<int32_t> ids, offsets;
+};
+
+} // namespace
+
+static SplitDecision decideSplit(ModuleOp rewritten, const Step &step,
+                                 const CompileOptions &options) {
+  SplitDecision decision;
+  SplitGateOp gate;
+  ZigzagSplitOp split;
+  rewritten.walk([&](Operation *op) {
+    if (auto found = dyn_cast<SplitGateOp>(op); found && !gate)
+      gate = found;
+    if (auto found = dyn_cast<ZigzagSplitOp>(op); found && !split)
+      split = found;
+  });
+  if (!gate || !split)
+    return decision;
+  MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
+  if (!mesh)
+    return decision;
+  decision.exists = true;
+  decision.axis = mesh.axis;
+  int64_t ranks = mesh.axis.getSize();
+  std::vector<int32_t> start = step.getQueryStart(), lens = step.getSeqLens();
+  decision.ids.resize(step.getNumRows());
+  decision.offsets.resize(ranks + 1);
+  shardq_zigzag_split(start.data(), step.getNumRequests(), step.getDecodeRows(),
+                      step.getNumRows(), ranks, decision.ids.data(),
+                      decision.offsets.data());
+  // The capacities that --shardq-plan-workspace will give the gate.
+  int64_t maxRankRows =
+      llvm::divideCeil(options.maxTokens, ranks) + 2 * options.maxRequests;
+  shardq_gate result = shardq_split_gate(
+      decision.offsets.data(), ranks, start.data(), lens.data(),
+      step.getNumRequests(), step.getDecodeRows(), step.getNumRows(),
+      gate.getMinTokens(), gate.getTopk(), maxRankRows, options.maxTokens);
+  decision.open = result == SHARDQ_GATE_OPEN;
+  decision.text = describeGate(result);
+  return decision;
+}
+
+/// The rows that a rank computes under the decision.
+static std::vector<int32_t> getRankRows(const SplitDecision &decision,
+                                        const Step &step, int64_t member) {
+  std::vector<int32_t> rows;
+  int64_t whole = decision.open ? step.getDecodeRows() : step.getNumRows();
+  for (int64_t row = 0; row < whole; ++row)
+    rows.push_back(int32_t(row));
+  if (decision.open)
+    for (int32_t i = decision.offsets[member]; i < decision.offsets[member + 1];
+         ++i)
+      rows.push_back(int32_t(step.getDecodeRows()) + decision.ids[i]);
+  return rows;
+}
+
+/// The tapped rows of every rank against the split, and the gate against what
+/// the program did.
+static void checkSplit(const RunOutcome &outcome, const SplitDecision &decision,
+                       const Signature &signature, const Step &step,
+                       std::vector<std::string> &problems) {
+  for (auto [rank, one] : llvm::enumerate(outcome.ranks)) {
+    int64_t member =
+        decision.exists ? signature.getBlock(decision.axis, rank) : 0;
+    for (const TapRecord &tap : one.taps) {
+      if (tap.rows.has_value() != decision.open) {
+        problems.push_back(tap.name + " on rank " + std::to_string(rank) +
+                           " ran " +
+                           (tap.rows ? "token-sharded" : "head-sharded") +
+                           ", but the gate is " + decision.text);
+        return;
+      }
+      if (tap.rows && *tap.rows != getRankRows(decision, step, member)) {
+        problems.push_back(tap.name + " on rank " + std::to_string(rank) +
+                           " holds other rows than the zigzag split's");
+        return;
+      }
+    }
+  }
+}
+
+/// Work of a rank on `rows`; of those before `headSharded` it computes its own
+/// heads alone, a part of `members`.
+static RankReport countWork(ArrayRef<int32_t> rows, int64_t headSharded,
+                            int64_t members, const Step &step, int64_t topk) {
+  std::vector<int32_t> visible = step.getRowVisible();
+  RankReport work;
+  work.tokens = rows.size();
+  for (int32_t row : rows) {
+    int64_t attended = visible[row];
+    if (topk > 0)
+      attended = std::min(attended, topk);
+    work.indexerWork += visible[row];
+    work.attentionWork += double(attended) / (row < headSharded ? members : 1);
+  }
+  return work;
+}
+
+static void measureWork(const SplitDecision &decision,
+                        const Signature &signature, VerifyReport &report) {
+  const Step &step = report.step;
+  // A program without a gate is taken to shard its heads over all ranks.
+  int64_t members = decision.exists ? decision.axis.getSize() : report.numRanks;
+  SplitDecision closed = decision;
+  closed.open = false;
+  report.before = countWork(getRankRows(closed, step, 0), step.getNumRows(),
+                            members, step, signature.topk);
+  for (int64_t rank = 0; rank < report.numRanks; ++rank) {
+    int64_t member =
+        decision.exists ? signature.getBlock(decision.axis, rank) : 0;
+    report.ranks.push_back(
+        countWork(getRankRows(decision, step, member),
+                  decision.open ? step.getDecodeRows() : step.getNumRows(),
+                  members, step, signature.topk));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// All together
+//===----------------------------------------------------------------------===//
+
+/// Only programs before any distribution have a meaning on global arrays.
+static llvm::Error checkLevel(const Signature &signature) {
+  for (func::FuncOp function : getReachable(signature.entry)) {
+    Operation *found = nullptr;
+    function.walk([&](Operation *op) {
+      if (isa<ZigzagSplitOp, SplitGateOp, LocalRowsOp, ExchangeOp, PushOp,
+              SignalOp, WaitOp, WorkspaceOp, PeerViewOp, RankOp>(op) &&
+          !found)
+        found = op;
+    });
+    if (found)
+      return makeError("--verify needs a program before any rewrite, and this "
+                       "one has '" +
+                       found->getName().getStringRef() +
+                       "', which has no meaning on global arrays; it runs "
+                       "without --verify");
+  }
+  return llvm::Error::success();
+}
+
+/// Compiles and runs one program; problems of its ranks go to the report.
+static llvm::Expected<RunOutcome>
+runProgram(ModuleOp module, const Signature &signature, const Inputs &inputs,
+           const VerifyOptions &options, const char *what, Progress &progress,
+           VerifyReport &report) {
+  progress.begin(std::string("compiling the ") + what);
+  auto program = Program::compile(
+      module, func::FuncOp(signature.entry).getName(), options.compile);
+  if (!program)
+    return program.takeError();
+  progress.begin(std::string("running the ") + what);
+  auto outcome = runRanks(**program, signature, inputs.arrays, options.numRanks,
+                          options.run, progress);
+  if (!outcome)
+    return outcome.takeError();
+  for (auto [rank, one] : llvm::enumerate(outcome->ranks))
+    if (!one.ok)
+      report.problems.push_back(std::string("the ") + what + ", rank " +
+                                std::to_string(rank) + ": " + one.message);
+  return outcome;
+}
+
+llvm::Expected<VerifyReport>
+run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
+            const VerifyOptions &options, Progress &progress) {
+  if (llvm::Error error = checkLevel(signature))
+    return error;
+  StringRef entryName = func::FuncOp(signature.entry).getName();
+  OwningOpRef<ModuleOp> original = module.clone();
+  auto entry = original->lookupSymbol<func::FuncOp>(entryName);
+  insertTaps(entry);
+  OwningOpRef<ModuleOp> rewritten = original->clone();
+  if (llvm::Error error = runPipeline(*rewritten, options.pipeline))
+    return error;
+
+  VerifyReport report;
+  report.step = inputs.step;
+  report.numRanks = options.numRanks;
+  SplitDecision decision =
+      decideSplit(*rewritten, inputs.step, options.compile);
+  report.gate = decision.text;
+  report.gateOpen = decision.open;
+  measureWork(decision, signature, report);
+
+  VerifyOptions tapped = options;
+  tapped.run.recordTaps = true;
+  auto first = runProgram(*original, signature, inputs, tapped,
+                          "program as given", progress, report);
+  if (!first)
+    return first.takeError();
+  auto second = runProgram(*rewritten, signature, inputs, tapped,
+                           "rewritten program", progress, report);
+  if (!second)
+    return second.takeError();
+  report.original.seconds = first->seconds;
+  report.rewritten.seconds = second->seconds;
+  if (!first->allOk() || !second->allOk())
+    return report;
+
+  auto firstTaps =
+      assembleTaps(*first, inputs.step.getNumRows(), report.problems);
+  if (!firstTaps)
+    return firstTaps.takeError();
+  auto secondTaps =
+      assembleTaps(*second, inputs.step.getNumRows(), report.problems);
+  if (!secondTaps)
+    return secondTaps.takeError();
+  compareTaps(*firstTaps, *secondTaps, report.problems);
+  checkSplit(*second, decision, signature, inputs.step, report.problems);
+
+  progress.begin("evaluating the reference");
+  auto reference =
+      evaluateReference(entry, inputs.arrays, *firstTaps, progress);
+  if (!reference)
+    return reference.takeError();
+  report.referenceSeconds = progress.getSeconds();
+  llvm::append_range(report.problems, reference->violations);
+
+  for (bool given : {true, false}) {
+    auto results = assembleResults(signature, given ? *first : *second);
+    const char *what =
+        given ? "the program as given: " : "the rewritten program: ";
+    ProgramReport &part = given ? report.original : report.rewritten;
+    if (!results) {
+      report.problems.push_back(what + llvm::toString(results.takeError()));
+      continue;
+    }
+    for (auto [i, value] : llvm::enumerate(*results))
+      part.errors.push_back(compareResult(
+          value, reference->results[i],
+          llvm::Twine(what) + "result " + llvm::Twine(i), report.problems));
+    if (!given)
+      report.results = std::move(*results);
+  }
+  for (const ReferenceValue &value : reference->results)
+    report.resultKinds.push_back(value.kind);
+  progress.clear();
+  return report;
+}

@@ -1,0 +1,76 @@
+//===- Verify.h - Original, rewritten and reference, compared ---*- C++ -*-===//
+
+#ifndef SHARDQ_RUN_VERIFY_H
+#define SHARDQ_RUN_VERIFY_H
+
+#include "Inputs.h"
+#include "Ranks.h"
+#include "Reference.h"
+
+namespace mlir::shardq::run {
+
+struct VerifyOptions {
+  /// Pass pipeline that rewrites the program.
+  std::string pipeline;
+  CompileOptions compile;
+  RunOptions run;
+  int64_t numRanks = 1;
+};
+
+/// One of the two programs against the reference.
+struct ProgramReport {
+  double seconds = 0;
+  /// By result: units of the output type beyond what f32 accumulation may
+  /// cost, of which 2 are allowed; for an LSE the error itself.
+  std::vector<double> errors;
+};
+
+struct RankReport {
+  int64_t tokens = 0;       // rows whose top-k and attention it computes
+  int64_t indexerWork = 0;  // keys scored, summed over those rows
+  double attentionWork = 0; // keys attended by all heads, likewise
+};
+
+struct VerifyReport {
+  Step step;
+  int64_t numRanks = 1;
+  ProgramReport original, rewritten;
+  double referenceSeconds = 0;
+  std::vector<ReferenceValue::Kind> resultKinds;
+  std::string gate; // "open", or why it is closed
+  bool gateOpen = false;
+  std::vector<RankReport> ranks;
+  /// Of every rank of the program as given.
+  RankReport before;
+  /// What does not agree, in words; empty where all do.
+  std::vector<std::string> problems;
+  /// Global results of the rewritten program, where it ran.
+  std::vector<Array> results;
+};
+
+/// Taps the indexers' and index conversions' results of everything that the
+/// entry reaches: "topk.0", "slots.0", ...
+void insertTaps(func::FuncOp entry);
+
+/// Whole tapped values from what the ranks recorded of them. Says in
+/// `problems` where two ranks differ in a row, or nobody has it.
+llvm::Expected<TapTable> assembleTaps(const RunOutcome &outcome,
+                                      int64_t numRows,
+                                      std::vector<std::string> &problems);
+
+/// Largest error of a result, as in ProgramReport. Appends to `problems` the
+/// first rows that are further off than kernels of this type may be.
+double compareResult(const Array &computed, const ReferenceValue &reference,
+                     const llvm::Twine &what,
+                     std::vector<std::string> &problems);
+
+/// Runs both programs and the reference. An error where that cannot be done
+/// for this program; what does not agree is in the report.
+llvm::Expected<VerifyReport> verify(ModuleOp module, const Signature &signature,
+                                    const Inputs &inputs,
+                                    const VerifyOptions &options,
+                                    Progress &progress);
+
+} // namespace mlir::shardq::run
+
+#endif // SHARDQ_RUN_VERIFY_H

@@ -1,0 +1,324 @@
+//===- shardq-run.cpp - Runs a program on rank processes ------------------===//
+
+#include "Npy.h"
+#include "Report.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "shardq/Pipelines/Register.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+namespace cl = llvm::cl;
+
+static constexpr const char *kOverview =
+    R"(Runs a ShardQ program on rank processes of this CPU
+
+FILE is a module of level 1 (sparse_mla, indexer, ...) or 2 (exchange, ...). Its
+entry runs on --ranks processes, which meet through shared memory. Arrays are
+GLOBAL: an argument with shardq.split is cut into the ranks' blocks, any other
+is given to every rank; results are put together the same way.
+
+Arguments that no --input gives are made up: the sizes follow from --step, the
+contents from what the ops use an argument for. Cache rows that no request owns
+are NaN, so reading one shows.
+
+  shardq-run f.mlir --step=step.json --shard-q-tokens --output-dir=out
+  shardq-run f.mlir --step=step.json --verify
+  shardq-run op.mlir --input=q=q.npy --input=1=kv.npy --output-dir=out
+
+--verify runs the program as given, the rewritten one and a float64 reference,
+and compares rows, top-k indices, slots and results.
+
+A step file:
+  {"query_lens": [1, 30], "context_lens": [4000, 0], "block_size": 64,
+   "speculative_tokens": 0, "padding_rows": 0}
+
+.npy files are row-major and little-endian: '<f4', '<f2', '<i4', '<i8' (i64 and
+index), '|b1'. NumPy has no bf16: it is read as '<u2' or as the '|V2' that
+np.save writes for ml_dtypes.bfloat16, and written as '<u2'; in Python:
+  x.view(numpy.uint16)    numpy.load(f).view(ml_dtypes.bfloat16)
+
+Exit status: 0 ok, all agree; 1 mismatch or an error of a rank; 2 bad input.
+)";
+
+/// Exit statuses.
+enum { kOk = 0, kMismatch = 1, kBadInput = 2 };
+
+namespace {
+
+struct Flags {
+  cl::OptionCategory category{"shardq-run options"};
+  cl::opt<std::string> file{cl::Positional, cl::desc("FILE.mlir"), cl::Required,
+                            cl::cat(category)};
+  cl::opt<int64_t> ranks{"ranks", cl::value_desc("N"),
+                         cl::desc("Number of ranks (default: the mesh's)"),
+                         cl::init(0), cl::cat(category)};
+  cl::opt<std::string> entry{
+      "entry", cl::value_desc("NAME"), cl::cat(category),
+      cl::desc("Function to run (default: the only one not called)")};
+  cl::opt<std::string> pipeline{
+      "pipeline", cl::value_desc("TEXT"), cl::cat(category),
+      cl::desc("Passes to run first, as in --pass-pipeline of shardq-opt")};
+  cl::opt<bool> shardQTokens{"shard-q-tokens", cl::cat(category),
+                             cl::desc("Run the pass shard-q-tokens first")};
+  cl::opt<int64_t> minTokens{
+      "min-tokens", cl::value_desc("N"), cl::init(1), cl::cat(category),
+      cl::desc(
+          "min-tokens of shard-q-tokens (default 1: CPU steps are small)")};
+  cl::opt<std::string> step{"step", cl::value_desc("STEP.json"),
+                            cl::cat(category),
+                            cl::desc("The requests of the step")};
+  cl::list<std::string> inputs{
+      "input", cl::value_desc("NAME=FILE.npy"), cl::cat(category),
+      cl::desc("Global array of an argument, by its name or number")};
+  cl::opt<std::string> outputDir{
+      "output-dir", cl::value_desc("DIR"), cl::cat(category),
+      cl::desc("Write global results to DIR/result0.npy, ...")};
+  cl::opt<uint64_t> seed{"seed", cl::value_desc("S"), cl::init(0),
+                         cl::cat(category), cl::desc("Of random inputs")};
+  cl::opt<bool> verify{
+      "verify", cl::cat(category),
+      cl::desc("Compare program, rewritten program and float64 reference")};
+  cl::opt<double> timeout{
+      "timeout", cl::value_desc("SECONDS"), cl::init(120), cl::cat(category),
+      cl::desc("After which ranks are killed (default 120)")};
+  cl::opt<std::string> report{"report", cl::value_desc("FILE.json"),
+                              cl::cat(category),
+                              cl::desc("Write what --verify tells as JSON")};
+  cl::opt<int64_t> slots{"slots", cl::value_desc("N"), cl::init(1),
+                         cl::cat(category),
+                         cl::desc("Micro-batch slots (default 1)")};
+  cl::opt<int64_t> repeat{
+      "repeat", cl::value_desc("M"), cl::init(1), cl::cat(category),
+      cl::desc("Run M times, one slot after the other; results must be equal")};
+  cl::opt<int64_t> maxTokens{
+      "max-tokens", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("Rows that exchange buffers hold (default: the step's)")};
+  cl::opt<int64_t> maxRequests{
+      "max-requests", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("Requests that exchange buffers hold (default: the step's)")};
+};
+
+} // namespace
+
+static int reportBadInput(llvm::Error error) {
+  llvm::errs() << "shardq-run: error: " << llvm::toString(std::move(error))
+               << '\n';
+  return kBadInput;
+}
+static int reportBadInput(const llvm::Twine &message) {
+  return reportBadInput(makeError(message));
+}
+
+/// Parses text with the arguments' names, or bytecode without.
+static OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
+                                         MLIRContext &context,
+                                         AsmParserState &names) {
+  ParserConfig config(&context);
+  StringRef text =
+      sources.getMemoryBuffer(sources.getMainFileID())->getBuffer();
+  if (text.starts_with("ML\xefR"))
+    return parseSourceFile<ModuleOp>(sources, config);
+  Block block;
+  if (failed(parseAsmSourceFile(sources, &block, config, &names)))
+    return {};
+  auto location = FileLineColLoc::get(
+      &context,
+      sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier(),
+      1, 1);
+  OwningOpRef<ModuleOp> module =
+      mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(
+          &block, &context, location);
+  if (module && failed(mlir::verify(*module)))
+    return {};
+  return module;
+}
+
+/// The text of the default rewrite, on the mesh's "tp" or its only axis.
+static std::string getDefaultPipeline(const Signature &signature,
+                                      int64_t minTokens) {
+  StringRef axis = "tp";
+  if (MeshOp mesh = signature.mesh; mesh && !mesh.lookupAxis(axis))
+    axis = cast<AxisAttr>(mesh.getAxes()[0]).getName();
+  return ("builtin.module(shard-q-tokens{axis=" + axis +
+          " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
+      .str();
+}
+
+static llvm::Error writeResults(StringRef directory, ArrayRef<Array> results) {
+  if (std::error_code error = llvm::sys::fs::create_directories(directory))
+    return makeError(directory + ": " + error.message());
+  for (auto [i, result] : llvm::enumerate(results)) {
+    llvm::SmallString<128> path(directory);
+    llvm::sys::path::append(path, "result" + llvm::Twine(i) + ".npy");
+    if (llvm::Error error = writeNpy(path, result))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+static int runPlain(ModuleOp module, const Signature &signature,
+                    const Inputs &inputs, const VerifyOptions &options,
+                    StringRef outputDir, Progress &progress) {
+  std::string entry = func::FuncOp(signature.entry).getName().str();
+  if (!options.pipeline.empty())
+    if (llvm::Error error = runPipeline(module, options.pipeline))
+      return reportBadInput(std::move(error));
+  progress.begin("compiling");
+  auto program = Program::compile(module, entry, options.compile);
+  if (!program)
+    return reportBadInput(program.takeError());
+  progress.begin("running");
+  auto outcome = runRanks(**program, signature, inputs.arrays, options.numRanks,
+                          options.run, progress);
+  if (!outcome)
+    return reportBadInput(outcome.takeError());
+  if (!outcome->allOk()) {
+    for (auto [rank, one] : llvm::enumerate(outcome->ranks))
+      llvm::errs() << "rank " << rank << ": " << (one.ok ? "ok" : one.message)
+                   << '\n';
+    return kMismatch;
+  }
+  auto results = assembleResults(signature, *outcome);
+  if (!results) {
+    llvm::errs() << "mismatch: " << llvm::toString(results.takeError()) << '\n';
+    return kMismatch;
+  }
+  if (!outputDir.empty())
+    if (llvm::Error error = writeResults(outputDir, *results))
+      return reportBadInput(std::move(error));
+  llvm::outs() << "ran @" << entry << " on " << options.numRanks << " ranks, "
+               << inputs.step.getNumRows() << " rows";
+  for (auto [i, result] : llvm::enumerate(*results))
+    llvm::outs() << "; result " << i << " " << describe(result);
+  llvm::outs() << '\n';
+  return kOk;
+}
+
+static int runVerify(ModuleOp module, const Signature &signature,
+                     const Inputs &inputs, const VerifyOptions &options,
+                     const Flags &flags, Progress &progress) {
+  auto report = verify(module, signature, inputs, options, progress);
+  progress.clear();
+  if (!report)
+    return reportBadInput(report.takeError());
+  printReport(*report, llvm::outs());
+  if (!flags.outputDir.empty())
+    if (llvm::Error error = writeResults(flags.outputDir, report->results))
+      return reportBadInput(std::move(error));
+  if (!flags.report.empty())
+    if (llvm::Error error = writeReport(*report, flags.report))
+      return reportBadInput(std::move(error));
+  return report->problems.empty() ? kOk : kMismatch;
+}
+
+static int runTool(const Flags &flags) {
+  for (auto [name, value] :
+       {std::pair<const char *, int64_t>{"slots", flags.slots},
+        {"repeat", flags.repeat}})
+    if (value < 1)
+      return reportBadInput("--" + llvm::Twine(name) + " must be positive");
+  if (flags.slots > 64)
+    return reportBadInput("--slots must be at most 64");
+  if (!(flags.timeout > 0))
+    return reportBadInput("--timeout must be positive");
+  if (flags.shardQTokens && !flags.pipeline.empty())
+    return reportBadInput("give --pipeline or --shard-q-tokens, not both");
+  if (!flags.report.empty() && !flags.verify)
+    return reportBadInput("--report needs --verify");
+  if (flags.minTokens < 0 || flags.maxTokens < 0 || flags.maxRequests < 0)
+    return reportBadInput(
+        "--min-tokens, --max-tokens and --max-requests cannot be negative");
+
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registerAllPasses();
+  registerAllToLLVMIRTranslations(registry);
+  shardq::registerAll(registry);
+  MLIRContext context(registry);
+  std::string reason;
+  std::unique_ptr<llvm::MemoryBuffer> buffer =
+      openInputFile(flags.file, &reason);
+  if (!buffer)
+    return reportBadInput(reason);
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(buffer), SMLoc());
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  AsmParserState names;
+  OwningOpRef<ModuleOp> module = parseModule(sources, context, names);
+  if (!module)
+    return kBadInput;
+
+  auto entry = findEntry(*module, flags.entry);
+  if (!entry)
+    return reportBadInput(entry.takeError());
+  auto signature = analyzeSignature(*entry, &names);
+  if (!signature)
+    return reportBadInput(signature.takeError());
+  int64_t ranks = flags.ranks.getNumOccurrences() ? int64_t(flags.ranks)
+                                                  : signature->getNumRanks();
+  if (signature->mesh && ranks != signature->getNumRanks())
+    return reportBadInput("--ranks=" + llvm::Twine(ranks) + ", but mesh @" +
+                          signature->mesh.getSymName() + " has " +
+                          llvm::Twine(signature->getNumRanks()) + " ranks");
+  if (ranks < 1 || ranks > MeshOp::kMaxRanks)
+    return reportBadInput("--ranks must be 1 to " +
+                          llvm::Twine(int64_t(MeshOp::kMaxRanks)));
+
+  InputOptions inputOptions;
+  if (!flags.step.empty()) {
+    auto step = readStep(flags.step);
+    if (!step)
+      return reportBadInput(step.takeError());
+    inputOptions.step = std::move(*step);
+  }
+  inputOptions.files.assign(flags.inputs.begin(), flags.inputs.end());
+  inputOptions.seed = flags.seed;
+  auto inputs = makeInputs(*signature, inputOptions);
+  if (!inputs)
+    return reportBadInput(inputs.takeError());
+
+  VerifyOptions options;
+  options.numRanks = ranks;
+  options.pipeline = flags.pipeline;
+  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
+    options.pipeline = getDefaultPipeline(*signature, flags.minTokens);
+  options.compile.maxTokens =
+      flags.maxTokens ? int64_t(flags.maxTokens)
+                      : std::max<int64_t>(inputs->step.getNumRows(), 1);
+  options.compile.maxRequests =
+      flags.maxRequests ? int64_t(flags.maxRequests)
+                        : std::max<int64_t>(inputs->step.getNumRequests(), 1);
+  options.compile.slots = flags.slots;
+  options.run.timeoutSeconds = flags.timeout;
+  options.run.repeat = flags.repeat;
+  Progress progress;
+  if (flags.verify)
+    return runVerify(*module, *signature, *inputs, options, flags, progress);
+  return runPlain(*module, *signature, *inputs, options, flags.outputDir,
+                  progress);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  Flags flags;
+  cl::HideUnrelatedOptions(flags.category);
+  // With a stream for errors the parser returns, and a bad option is bad input.
+  if (!cl::ParseCommandLineOptions(argc, argv, kOverview, &llvm::errs()))
+    return kBadInput;
+  return runTool(flags);
+}
