@@ -345,7 +345,12 @@ private:
       if (kv)
         kv->hasWorkspace |= convert.getPrefillReq() != nullptr;
     } else if (Argument *slots = find(op.getSlots()); slots && kv) {
-      slots->cache = kv - signature.arguments.data();
+      // Caches that one argument's slots point into have one set of pages.
+      int cache = kv - signature.arguments.data();
+      if (slots->cache >= 0 && slots->cache != cache)
+        kv->table = slots->cache;
+      else
+        slots->cache = cache;
     }
   }
 

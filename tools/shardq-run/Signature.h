@@ -61,7 +61,8 @@ struct Argument {
   /// Blocks of a table and of the caches that it addresses.
   int64_t blockSize = 0;
   int64_t blockStride = 0;
-  /// The argument that holds a cache's or slots' table; -1 where there is none.
+  /// The argument that holds a cache's or slots' table, or another cache with
+  /// the same pages; -1 where there is none.
   int table = -1;
   /// Slots: the argument that holds the cache they point into, -1 for none.
   int cache = -1;
