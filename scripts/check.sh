@@ -109,9 +109,9 @@ if build dev; then
   run benchmarks run_benchmarks
   run tidy scripts/tidy.py build/dev
 fi
-# LLVM is not instrumented, so no test loads anything of ours into its tools.
+# Executed programs are few here: what the JIT makes is not instrumented.
 if build asan ShardQUnitTests shardq-opt shardq-run; then
-  suite asan asan Unit IR Transforms
+  suite asan asan Unit IR Transforms Conversion Run/ops.test Run/level2.mlir
 fi
 if build tsan; then
   suite tsan tsan Unit

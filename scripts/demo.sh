@@ -23,4 +23,4 @@ show() {
 }
 PATH=$PWD/build/dev/bin:$PATH
 show shardq-opt --shard-q-tokens "$program"
-show shardq-run "$program" --ranks=8 --step=examples/steps/small-v32.json --verify
+show shardq-run "$program" --ranks=8 --step=examples/steps/small-trace-03.json --verify

@@ -68,6 +68,13 @@ std::string shardq::describe(const Failure &failure, const Plan &plan) {
   case SHARDQ_OK:
     return "";
   case SHARDQ_DEADLINE: {
+    if (reporter == culprit)
+      return format("rank %lld waited %.1f s for rank %lld, which waits for it "
+                    "(%s; rank %lld last seen at %lld)",
+                    reporter, static_cast<double>(failure.waitedMs) / 1000.0,
+                    (long long)failure.neighbour,
+                    place(failure, plan).c_str(), culprit,
+                    (long long)failure.lastSeen);
     std::string text = format(
         "rank %lld waited %.1f s for rank %lld (%s; rank %lld last seen at "
         "%lld)",

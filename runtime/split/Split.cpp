@@ -18,10 +18,30 @@ Span prefillSpan(const int32_t *queryStart, int64_t r, int64_t decodes,
   return {begin, std::clamp<int64_t>(queryStart[r + 1], begin, rows)};
 }
 
-/// Chunk `c` of a request of `len` tokens begins at floor(c*len/2W).
-int64_t chunkBegin(int64_t chunk, int64_t len, int64_t ranks) {
-  return chunk * len / (2 * ranks);
-}
+/// Where the chunks of a request begin: `floor(c * len / 2W)` for each chunk
+/// `c`, and the length. Counted up without dividing, since a step has some
+/// thousands of chunks.
+class ChunkBounds {
+public:
+  void set(int64_t len, int64_t ranks) {
+    int64_t chunks = 2 * ranks, whole = len / chunks, rest = len % chunks;
+    int64_t begin = 0, carried = 0;
+    for (int64_t chunk = 0; chunk <= chunks; ++chunk) {
+      bounds[chunk] = begin;
+      begin += whole;
+      carried += rest;
+      if (carried >= chunks) {
+        carried -= chunks;
+        ++begin;
+      }
+    }
+  }
+  int64_t begin(int64_t chunk) const { return bounds[chunk]; }
+  int64_t end(int64_t chunk) const { return bounds[chunk + 1]; }
+
+private:
+  std::array<int64_t, 2 * SHARDQ_MAX_RANKS + 1> bounds;
+};
 
 } // namespace
 
@@ -49,37 +69,34 @@ void shardq_zigzag_split(const int32_t *queryStart, int64_t requests,
   // Overlapping requests (an invalid query_start) would count tokens twice,
   // so each span begins where the one before it ended.
   std::array<int64_t, SHARDQ_MAX_RANKS + 1> next{};
-  int64_t last = decodes;
+  ChunkBounds chunks;
   auto forEachSpan = [&](auto &&visit) {
-    last = decodes;
+    int64_t last = decodes;
     for (int64_t r = 0; r < requests; ++r) {
       Span span = prefillSpan(queryStart, r, decodes, rows);
       span.begin = std::max(span.begin, last);
       if (span.begin >= span.end)
         continue;
       last = span.end;
-      visit(span.begin - decodes, span.end - span.begin);
+      chunks.set(span.end - span.begin, ranks);
+      visit(span.begin - decodes);
     }
   };
-  forEachSpan([&](int64_t, int64_t len) {
+  forEachSpan([&](int64_t) {
     for (int64_t rank = 0; rank < ranks; ++rank)
       for (int64_t chunk : {rank, 2 * ranks - 1 - rank})
-        next[rank + 1] +=
-            chunkBegin(chunk + 1, len, ranks) - chunkBegin(chunk, len, ranks);
+        next[rank + 1] += chunks.end(chunk) - chunks.begin(chunk);
   });
   rankOffsets[0] = 0;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     next[rank + 1] += next[rank];
     rankOffsets[rank + 1] = int32_t(next[rank + 1]);
   }
-  forEachSpan([&](int64_t begin, int64_t len) {
+  forEachSpan([&](int64_t begin) {
     for (int64_t rank = 0; rank < ranks; ++rank)
-      for (int64_t chunk : {rank, 2 * ranks - 1 - rank}) {
-        int64_t from = chunkBegin(chunk, len, ranks);
-        int64_t to = chunkBegin(chunk + 1, len, ranks);
-        for (int64_t position = from; position < to; ++position)
-          tokenIds[next[rank]++] = int32_t(begin + position);
-      }
+      for (int64_t chunk : {rank, 2 * ranks - 1 - rank})
+        for (int64_t at = chunks.begin(chunk); at < chunks.end(chunk); ++at)
+          tokenIds[next[rank]++] = int32_t(begin + at);
   });
   std::fill(tokenIds + rankOffsets[ranks],
             tokenIds + std::max<int64_t>(rows, 0), -1);
