@@ -90,11 +90,14 @@ Value castTo(OpBuilder &builder, Location loc, Value value, Type type) {
 /// Rows `[begin, begin + size)` of a tensor.
 Value sliceRows(OpBuilder &builder, Location loc, Value value,
                 OpFoldResult begin, Value size) {
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, value);
+  SmallVector<OpFoldResult> sizes{size};
+  for (int64_t dim = 1,
+               rank = cast<RankedTensorType>(value.getType()).getRank();
+       dim < rank; ++dim)
+    sizes.push_back(tensor::getMixedSize(builder, loc, value, dim));
   SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
   SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
   offsets.front() = begin;
-  sizes.front() = size;
   return tensor::ExtractSliceOp::create(builder, loc,
                                         withDynamicRows(value.getType()), value,
                                         offsets, sizes, ones);

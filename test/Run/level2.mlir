@@ -6,6 +6,14 @@
 // CHECK: ran @round_trip on 3 ranks, 34 rows; result 0 34x6x8xf32
 // RUN: shardq-run %s --input=x=%t.npy --output-dir=%t.out
 // RUN: %python -c "import numpy; assert (numpy.load('%t.npy') == numpy.load('%t.out/result0.npy')).all()"
+
+// The same on level 3: buffers, push, signal and wait.
+// RUN: shardq-run %s --input=x=%t.npy --output-dir=%t.out3 --pipeline='builtin.module(one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},shardq-plan-workspace,shardq-verify-protocol)'
+// RUN: %python -c "import numpy; assert (numpy.load('%t.npy') == numpy.load('%t.out3/result0.npy')).all()"
+
+// Level 4 is the tool's own work.
+// RUN: not shardq-run %s --input=x=%t.npy --pipeline='builtin.module(shardq-to-cpu)' 2>&1 | FileCheck %s --check-prefix=LOWERED
+// LOWERED: error: the pipeline lowered @round_trip to LLVM: shardq-run does that itself, and takes a func.func
 // RUN: %python %S/Inputs/status.py 2 shardq-run %s --step=%S/Inputs/mixed.json --verify | FileCheck %s --check-prefix=VERIFY
 // VERIFY: error: --verify needs a program before any rewrite, and this one has 'shardq.zigzag_split', which has no meaning on global arrays
 

@@ -1,8 +1,8 @@
 //===- HostCheck.cpp - Whether a tool can use the plugin ------------------===//
 
 #include "HostCheck.h"
-#include "llvm-c/Core.h"
 #include "mlir/Tools/Plugins/DialectPlugin.h"
+#include "llvm-c/Core.h"
 #include <dlfcn.h>
 
 using namespace mlir::shardq;

@@ -3,15 +3,15 @@
 //   mlir-opt --load-dialect-plugin=ShardQPlugin.so \
 //     --pass-pipeline='builtin.module(shard-q-tokens)'
 //
-// The dialect plugin brings the passes along. A tool that knows pass plugins only
-// gets the passes and, through them, the dialect.
+// The dialect plugin brings the passes along. A tool that knows pass plugins
+// only gets the passes and, through them, the dialect.
 //
 //===----------------------------------------------------------------------===//
 
 #include "HostCheck.h"
-#include "shardq/Pipelines/Register.h"
 #include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
+#include "shardq/Pipelines/Register.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -22,7 +22,8 @@ using namespace mlir;
 #define SHARDQ_PLUGIN_LLVM_VERSION LLVM_VERSION_STRING
 #endif
 
-/// The interface version to answer with: MLIR's, or one that its loader rejects.
+/// The interface version to answer with: MLIR's, or one that its loader
+/// rejects.
 static uint32_t checkedVersion(const void *caller) {
   std::string error =
       shardq::plugin::checkHost(caller, SHARDQ_PLUGIN_LLVM_VERSION);
@@ -32,16 +33,16 @@ static uint32_t checkedVersion(const void *caller) {
   return 0;
 }
 
-extern "C" LLVM_ATTRIBUTE_WEAK LLVM_ATTRIBUTE_VISIBILITY_DEFAULT
-    DialectPluginLibraryInfo
+extern "C" LLVM_ATTRIBUTE_WEAK
+    LLVM_ATTRIBUTE_VISIBILITY_DEFAULT DialectPluginLibraryInfo
     mlirGetDialectPluginInfo() {
   return {checkedVersion(__builtin_return_address(0)), "ShardQ",
           SHARDQ_PLUGIN_LLVM_VERSION,
           [](DialectRegistry *registry) { shardq::registerAll(*registry); }};
 }
 
-extern "C" LLVM_ATTRIBUTE_WEAK LLVM_ATTRIBUTE_VISIBILITY_DEFAULT
-    PassPluginLibraryInfo
+extern "C" LLVM_ATTRIBUTE_WEAK
+    LLVM_ATTRIBUTE_VISIBILITY_DEFAULT PassPluginLibraryInfo
     mlirGetPassPluginInfo() {
   return {checkedVersion(__builtin_return_address(0)), "ShardQ",
           SHARDQ_PLUGIN_LLVM_VERSION, [] {

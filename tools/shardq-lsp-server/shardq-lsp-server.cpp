@@ -1,10 +1,10 @@
 //===- shardq-lsp-server.cpp - Editor support for .mlir with ShardQ -------===//
 
-#include "shardq/Pipelines/Register.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+#include "shardq/Pipelines/Register.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;

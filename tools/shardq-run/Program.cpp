@@ -65,6 +65,23 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   return symbols;
 }
 
+/// Tensors and buffers are passed alike, so that a user's pipeline may have
+/// bufferized; numbers by value.
+static llvm::Expected<Type> getPassedType(Type type) {
+  Type passed = type;
+  if (auto buffer = dyn_cast<MemRefType>(type);
+      buffer && buffer.getLayout().isIdentity() && !buffer.getMemorySpace())
+    passed = RankedTensorType::get(buffer.getShape(), buffer.getElementType());
+  auto tensor = dyn_cast<RankedTensorType>(passed);
+  if (getElement(tensor ? tensor.getElementType() : passed))
+    return passed;
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return makeError("the pipeline gave the entry a value of type " + text +
+                   "; ranked tensors, buffers with the identity layout and "
+                   "numbers can be passed");
+}
+
 llvm::Expected<std::unique_ptr<Program>>
 Program::compile(ModuleOp module, StringRef entry,
                  const CompileOptions &options) {
@@ -77,10 +94,21 @@ Program::compile(ModuleOp module, StringRef entry,
 
   auto program = std::make_unique<Program>();
   auto original = module.lookupSymbol<func::FuncOp>(entry);
+  if (!original && module.lookupSymbol<LLVM::LLVMFuncOp>(entry))
+    return makeError("the pipeline lowered @" + entry +
+                     " to LLVM: shardq-run does that itself, and takes a "
+                     "func.func");
   if (!original)
     return makeError("the pipeline removed the entry @" + entry);
-  llvm::append_range(program->argumentTypes, original.getArgumentTypes());
-  llvm::append_range(program->resultTypes, original.getResultTypes());
+  for (auto [types, list] :
+       {std::pair{original.getArgumentTypes(), &program->argumentTypes},
+        {original.getResultTypes(), &program->resultTypes}})
+    for (Type type : types) {
+      llvm::Expected<Type> passed = getPassedType(type);
+      if (!passed)
+        return passed.takeError();
+      list->push_back(*passed);
+    }
 
   OwningOpRef<ModuleOp> lowered = module.clone();
   PassManager manager(module.getContext());

@@ -69,6 +69,9 @@ static std::string compareRuns(ArrayRef<Array> first, ArrayRef<Array> now,
   return "";
 }
 
+/// For what the runtime has to say about an error.
+static constexpr size_t kMessageBytes = 1024;
+
 /// Everything that a rank does; the return value is why it failed.
 static std::string runRank(const Program &program, const Signature &signature,
                            ArrayRef<Array> arguments, int64_t rank,
@@ -85,7 +88,7 @@ static std::string runRank(const Program &program, const Signature &signature,
     locals.push_back(std::move(*local));
   }
 
-  char message[1024] = "";
+  char message[kMessageBytes] = "";
   shardq_bootstrap *bootstrap = nullptr;
   if (shardq_bootstrap_files(directory.str().c_str(), int32_t(rank),
                              int32_t(numRanks), &bootstrap) != SHARDQ_OK)
@@ -108,26 +111,47 @@ static std::string runRank(const Program &program, const Signature &signature,
   if (status != SHARDQ_OK)
     return std::string(shardq_status_name(status)) + ": " + message;
 
-  std::string failure;
   auto start = Clock::now();
-  for (int64_t i = 0; i < options.repeat && failure.empty(); ++i) {
-    int64_t slot = i % program.getPlan()->slots;
-    shardq_context *context = shardq_comm_context(comm, int32_t(slot));
+  int64_t slots = program.getPlan()->slots;
+  auto runOnce = [&](int64_t i) -> std::string {
+    shardq_context *context = shardq_comm_context(comm, int32_t(i % slots));
     if (options.recordTaps)
       shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
                              &outcome.taps);
     std::vector<Array> results;
-    if (llvm::Error error = program.call(context, locals, results)) {
-      failure = llvm::toString(std::move(error));
-      break;
-    }
-    status = shardq_context_status(context, message, sizeof(message));
-    if (status != SHARDQ_OK)
-      failure = std::string(shardq_status_name(status)) + ": " + message;
-    else if (i == 0)
-      outcome.results = std::move(results);
-    else
-      failure = compareRuns(outcome.results, results, i, slot);
+    if (llvm::Error error = program.call(context, locals, results))
+      return llvm::toString(std::move(error));
+    char text[kMessageBytes];
+    shardq_status after = shardq_context_status(context, text, sizeof(text));
+    if (after != SHARDQ_OK)
+      return std::string(shardq_status_name(after)) + ": " + text;
+    if (i != 0)
+      return compareRuns(outcome.results, results, i, i % slots);
+    outcome.results = std::move(results);
+    return "";
+  };
+  // The first run says what the others have to give.
+  std::string failure = runOnce(0);
+  if (options.concurrent && failure.empty()) {
+    // A thread for each slot: exchanges of different slots are in flight
+    // together, in an order that differs between ranks.
+    std::vector<std::string> failures(slots);
+    std::vector<std::thread> threads;
+    threads.reserve(slots);
+    for (int64_t slot = 0; slot < slots; ++slot)
+      threads.emplace_back([&, slot] {
+        for (int64_t i = slot ? slot : slots;
+             i < options.repeat && failures[slot].empty(); i += slots)
+          failures[slot] = runOnce(i);
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+    for (const std::string &of : failures)
+      if (failure.empty())
+        failure = of;
+  } else {
+    for (int64_t i = 1; i < options.repeat && failure.empty(); ++i)
+      failure = runOnce(i);
   }
   outcome.seconds = getSecondsSince(start);
   // A rank that failed by itself tells the others, which would wait for it.
@@ -246,8 +270,9 @@ run::runRanks(const Program &program, const Signature &signature,
   if (std::error_code error =
           llvm::sys::fs::createUniqueDirectory("shardq-run", directory))
     return makeError("could not make a directory: " + error.message());
+  // What cannot be removed is the system's to clean.
   llvm::scope_exit removeDirectory(
-      [&] { llvm::sys::fs::remove_directories(directory); });
+      [&] { (void)llvm::sys::fs::remove_directories(directory); });
 
   RunOutcome run;
   run.ranks.resize(numRanks);

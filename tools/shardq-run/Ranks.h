@@ -31,6 +31,8 @@ struct RankOutcome {
 struct RunOptions {
   double timeoutSeconds = 120;
   int64_t repeat = 1;
+  /// The runs behind the first in a thread for each slot.
+  bool concurrent = false;
   bool recordTaps = false;
 };
 

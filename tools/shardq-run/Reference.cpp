@@ -100,6 +100,7 @@ void Evaluator::forEachRow(int64_t count, function_ref<void(int64_t)> work) {
   int64_t helpers = std::min<int64_t>(
       int64_t(std::thread::hardware_concurrency()) - 1, count - 1);
   std::vector<std::thread> threads;
+  threads.reserve(std::max<int64_t>(helpers, 0));
   for (int64_t i = 0; i < helpers; ++i)
     threads.emplace_back(takeRows, false);
   takeRows(true);

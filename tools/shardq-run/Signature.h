@@ -16,7 +16,7 @@
 
 namespace mlir {
 class AsmParserState;
-}
+} // namespace mlir
 
 namespace mlir::shardq::run {
 

@@ -300,6 +300,7 @@ static std::vector<int32_t> getRankRows(const SplitDecision &decision,
                                         const Step &step, int64_t member) {
   std::vector<int32_t> rows;
   int64_t whole = decision.open ? step.getDecodeRows() : step.getNumRows();
+  rows.reserve(step.getNumRows());
   for (int64_t row = 0; row < whole; ++row)
     rows.push_back(int32_t(row));
   if (decision.open)

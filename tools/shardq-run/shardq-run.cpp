@@ -101,6 +101,9 @@ struct Flags {
   cl::opt<int64_t> slots{"slots", cl::value_desc("N"), cl::init(1),
                          cl::cat(category),
                          cl::desc("Micro-batch slots (default 1)")};
+  cl::opt<bool> concurrent{
+      "concurrent", cl::cat(category),
+      cl::desc("With --slots and --repeat: a thread for each slot")};
   cl::opt<int64_t> repeat{
       "repeat", cl::value_desc("M"), cl::init(1), cl::cat(category),
       cl::desc("Run M times, one slot after the other; results must be equal")};
@@ -306,6 +309,7 @@ static int runTool(const Flags &flags) {
   options.compile.slots = flags.slots;
   options.run.timeoutSeconds = flags.timeout;
   options.run.repeat = flags.repeat;
+  options.run.concurrent = flags.concurrent;
   Progress progress;
   if (flags.verify)
     return runVerify(*module, *signature, *inputs, options, flags, progress);

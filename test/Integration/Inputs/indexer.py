@@ -176,8 +176,9 @@ def missing_pages():
     case.table[2, 3] = -2**31
     case.run()
     # Pages behind the end of the cache, the last one cut off inside.
+    pages = case.keys.shape[0] // 4
     case.keys = case.keys[:-6]
-    case.table[2, 5] = 2**31 - 1
+    case.table[2, 5:8] = [2**31 - 1, pages - 1, pages - 2]
     case.run()
     case.stride = 2**30
     case.table[:] = 3

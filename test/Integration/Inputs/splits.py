@@ -3,7 +3,6 @@
 import glob
 import json
 import os
-import sys
 
 import numpy as np
 from harness import expect, expect_equal, main, run
@@ -22,10 +21,6 @@ def groups(lens, ranks):
     """Token ids of each rank, counted from the first prefill row."""
     owner = np.concatenate([np.zeros(0, int)] + [owners(n, ranks) for n in lens])
     return [np.flatnonzero(owner == r) for r in range(ranks)]
-
-
-def has_empty_group(lens, ranks):
-    return any(group.size == 0 for group in groups(lens, ranks))
 
 
 def split(lens, ranks, *, decode_lens=(), padding=0):

@@ -1,9 +1,9 @@
 // A graph compiler of ten lines: parses a module and shards its query tokens.
-#include "shardq/Pipelines/Register.h"
-#include "shardq/Transforms/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "shardq/Pipelines/Register.h"
+#include "shardq/Transforms/Passes.h"
 
 int main(int, char **argv) {
   mlir::DialectRegistry registry;

@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "%s\n", dlerror());
     return 2;
   }
-  struct info (*get)(void) = (struct info(*)(void))dlsym(plugin, argv[2]);
+  struct info (*get)(void) = (struct info (*)(void))dlsym(plugin, argv[2]);
   if (!get)
     return 2;
   printf("api version %u\n", get().api_version);

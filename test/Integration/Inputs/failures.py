@@ -1,0 +1,112 @@
+"""A rank that fails in a running program: `failures.py ACTION RANKS...`.
+
+Each exchange of the program is struck once, each time on another rank. Every
+survivor has to name that rank, in time, and nothing may be left behind.
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+
+from attention import attention, step
+from harness import Directory, Failure, expect
+
+# Exchanges of the program: q, then out, then LSE.
+EXCHANGES = ["heads_to_tokens exchange 0", "tokens_to_heads exchange 1", "tokens_to_heads exchange 2"]
+STEP = step([1, 23, 9, 16], [20, 7, 3, 0])
+# Seconds for starting, compiling and ending on a busy machine.
+SLACK = 30
+
+
+def expected(action, culprit, exchange, slot, epoch):
+    """What a survivor says, and what the culprit itself."""
+    name = re.escape(EXCHANGES[exchange]) + " of @attention"
+    where = rf"\(slot {slot}, {name}, epoch {epoch}"
+    # Who follows the chain of waits to its root says whom that holds up.
+    seen = rf"; rank {culprit} last seen at {epoch - 1}\)"
+    chain = r"(, which holds up rank \d)?$"
+    if action == "kill":
+        return f"peer dead: rank {culprit} died", "died by signal SIGKILL"
+    if action == "stall":
+        text = rf"deadline: rank \d waited [\d.]+ s for rank {culprit} {where}{seen}{chain}"
+    if action == "drop-flag":
+        text = (rf"deadline: rank \d waited [\d.]+ s for rank {culprit} {where}{seen}"
+                rf", whose signal did not arrive{chain}")
+    if action == "wrong-rows":
+        text = rf"wrong rows: rank {culprit} pushed \d+ rows where rank \d expected \d+ {where}\)$"
+    if action == "wrong-operation":
+        following = EXCHANGES[exchange + 1] + " of @attention" if exchange < 2 else "operation 3"
+        text = (rf"wrong operation: rank {culprit} ran {re.escape(following)} where rank \d expected "
+                rf"{name} \(slot {slot}, epoch {epoch}\)$")
+    return text, text
+
+
+def processes_with(mark):
+    """Processes whose environment holds the mark."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(name)
+        except OSError:
+            continue
+    return found
+
+
+def strike(action, ranks, exchange, slot=0, epoch=1):
+    culprit = (exchange * 3 + ranks + 1) % ranks
+    what = f"{action} of rank {culprit} of {ranks} in {EXCHANGES[exchange]}"
+    waits = action in ("stall", "drop-flag")
+    # Deadlines are four fifths of the timeout.
+    timeout = 6 if waits else 4 * SLACK
+    mark = f"shardq-failure-{uuid.uuid4()}"
+    with Directory() as directory:
+        scratch = os.path.join(directory, "tmp")
+        os.mkdir(scratch)
+        with open(f"{directory}/m.mlir", "w") as file:
+            file.write(attention(ranks, lse="e"))
+        with open(f"{directory}/step.json", "w") as file:
+            json.dump(STEP, file)
+        fault = f"rank={culprit},operation={exchange},slot={slot},epoch={epoch},action={action}"
+        begin = time.monotonic()
+        # One run more: a rank that merely drops its last flag would leave.
+        done = subprocess.run(
+            ["shardq-run", f"{directory}/m.mlir", f"--step={directory}/step.json", "--shard-q-tokens",
+             f"--slots={slot + 1}", f"--repeat={(slot + 1) * epoch + 1}", f"--timeout={timeout}"],
+            capture_output=True, text=True, env=dict(os.environ, SHARDQ_FAULT=fault, TMPDIR=scratch, MARK=mark))
+        seconds = time.monotonic() - begin
+        left = processes_with(mark) + os.listdir(scratch)
+    output = done.stdout + done.stderr
+    expect(done.returncode == 1, f"{what}: exit status {done.returncode}\n{output}")
+    expect(not left, f"{what}: left behind {left}")
+    expect(seconds < (timeout if waits else 0) + SLACK, f"{what}: took {seconds:.1f} s")
+    said = dict(re.findall(r"^rank (\d+): (.*)$", output, re.M))
+    expect(sorted(map(int, said)) == list(range(ranks)), f"{what}: ranks {sorted(said)} spoke\n{output}")
+    survivor, own = expected(action, culprit, exchange, slot, epoch)
+    for rank, text in said.items():
+        pattern = own if int(rank) == culprit else survivor
+        expect(re.match(pattern, text), f"{what}: rank {rank} says\n{text}\nexpected\n{pattern}")
+
+
+def main():
+    action, counts = sys.argv[1], [int(ranks) for ranks in sys.argv[2:]]
+    cases = [(action, ranks, exchange) for ranks in counts for exchange in range(3)]
+    # In the middle of a longer run as well.
+    cases.append((action, 3, 1, 1, 3))
+    # Who waits for a deadline needs no core.
+    with concurrent.futures.ThreadPoolExecutor(4 if action in ("stall", "drop-flag") else 1) as pool:
+        try:
+            list(pool.map(lambda case: strike(*case), cases))
+        except Failure as failure:
+            sys.exit(f"{failure}")
+    print(f"{action}: {len(cases)} ok")
+
+
+if __name__ == "__main__":
+    main()
