@@ -29,6 +29,9 @@ private:
   void scoreHead(Value head, Value numKeys);
   void addValues(Value head, Value numKeys, Value correction);
   void writeRow(Value row, Value numValid);
+  Value number(double value);
+  Value widen(Value value);
+  Value narrow(Value value);
 
   LoopBuilder &b;
   SparseMlaOp op;
@@ -36,8 +39,13 @@ private:
   Value kv, slots, req, topkLength, sink, out, lse;
   int64_t heads, queryDim, valueDim;
   Value zero, one;
+  /// Scores, and what is made of them up to the weights: f32 for 16-bit rows.
+  /// For f32 rows f64, since an error of a score is a relative error of its
+  /// weight, and scores of 10 rounded to f32 would cost four bits.
+  Type score;
 
-  // Of the row at hand, all f32 but `valid`.
+  // Of the row at hand: `query`, `keys`, `partial` and `sum` in f32; `weights`,
+  // `maximum` and `total` as scores.
   Value query;   // [heads, queryDim]
   Value valid;   // [K] index: slots of the valid entries
   Value keys;    // [kKeyBlock, queryDim]
@@ -54,6 +62,9 @@ AttentionKernel::AttentionKernel(LoopBuilder &b, SparseMlaOp op,
                                  ValueRange args)
     : b(b), op(op), heads(op.getNumHeads()), queryDim(op.getQueryDim()),
       valueDim(op.getValueDim()), zero(b.index(0)), one(b.index(1)) {
+  Type element =
+      cast<MemRefType>(args[op.getQ().size()].getType()).getElementType();
+  score = element.isF32() ? b.getF64Type() : b.getF32Type();
   unsigned next = 0;
   for (unsigned part = 0; part < op.getQ().size(); ++part)
     q.push_back(args[next++]);
@@ -68,6 +79,22 @@ AttentionKernel::AttentionKernel(LoopBuilder &b, SparseMlaOp op,
   out = args[next++];
   if (op.hasLse())
     lse = args[next++];
+}
+
+Value AttentionKernel::number(double value) {
+  return arith::ConstantOp::create(b, b.getFloatAttr(score, value));
+}
+
+Value AttentionKernel::widen(Value value) {
+  if (value.getType() == score)
+    return value;
+  return arith::ExtFOp::create(b, score, value);
+}
+
+Value AttentionKernel::narrow(Value value) {
+  if (value.getType().isF32())
+    return value;
+  return arith::TruncFOp::create(b, b.getF32Type(), value);
 }
 
 void AttentionKernel::loadQuery(Value row) {
@@ -110,20 +137,20 @@ Value AttentionKernel::collectSlots(Value row) {
 
 /// weights[j] = scale * query[head] . keys[j].
 void AttentionKernel::scoreHead(Value head, Value numKeys) {
-  Value scale = b.f32(op.getScale().convertToDouble());
+  Value scale = number(op.getScale().convertToDouble());
   auto dot = [&](Value first, int64_t count) {
-    SmallVector<Value> inits(count, b.f32(0.0));
-    SmallVector<Value> dots =
-        b.loop(zero, b.index(queryDim), inits,
-               [&](Value d, ValueRange carried) -> SmallVector<Value> {
-                 Value value = b.load(query, {head, d});
-                 SmallVector<Value> next;
-                 for (int64_t j = 0; j < count; ++j)
-                   next.push_back(b.multiplyAdd(
-                       value, b.load(keys, {b.add(first, b.index(j)), d}),
-                       carried[j]));
-                 return next;
-               });
+    SmallVector<Value> inits(count, number(0.0));
+    SmallVector<Value> dots = b.loop(
+        zero, b.index(queryDim), inits,
+        [&](Value d, ValueRange carried) -> SmallVector<Value> {
+          Value value = widen(b.load(query, {head, d}));
+          SmallVector<Value> next;
+          for (int64_t j = 0; j < count; ++j)
+            next.push_back(b.multiplyAdd(
+                value, widen(b.load(keys, {b.add(first, b.index(j)), d})),
+                carried[j]));
+          return next;
+        });
     for (int64_t j = 0; j < count; ++j)
       b.store(b.mul(dots[j], scale), weights, b.add(first, b.index(j)));
   };
@@ -140,7 +167,7 @@ void AttentionKernel::addValues(Value head, Value numKeys, Value correction) {
   auto accumulate = [&](Value first, int64_t count) {
     SmallVector<Value> p;
     for (int64_t j = 0; j < count; ++j)
-      p.push_back(b.load(weights, b.add(first, b.index(j))));
+      p.push_back(narrow(b.load(weights, b.add(first, b.index(j)))));
     b.loop(zero, b.index(valueDim), [&](Value d) {
       Value value = b.load(partial, d);
       for (int64_t j = 0; j < count; ++j)
@@ -177,7 +204,7 @@ void AttentionKernel::attendBlock(Value begin, Value numKeys) {
                })
             .front();
     Value blockTotal =
-        b.loop(zero, numKeys, b.f32(0.0),
+        b.loop(zero, numKeys, number(0.0),
                [&](Value j, ValueRange carried) -> SmallVector<Value> {
                  Value p =
                      math::ExpOp::create(b, b.sub(b.load(weights, j), after));
@@ -189,32 +216,33 @@ void AttentionKernel::attendBlock(Value begin, Value numKeys) {
     b.store(b.add(b.mul(b.load(total, head), correction), blockTotal), total,
             head);
     b.store(after, maximum, head);
-    addValues(head, numKeys, correction);
+    addValues(head, numKeys, narrow(correction));
   });
 }
 
 void AttentionKernel::writeRow(Value row, Value numValid) {
   Value noKey = b.equal(numValid, zero);
-  Value minusInfinity = b.f32(-std::numeric_limits<float>::infinity());
+  Value minusInfinity = number(-std::numeric_limits<double>::infinity());
   b.loop(zero, b.index(heads), [&](Value head) {
     Value top = b.load(maximum, head), denominator = b.load(total, head);
     if (lse) {
       Value value = b.add(top, math::LogOp::create(b, denominator));
       if (op.getLseBase() == LseBase::Two)
-        value = b.mul(value, b.f32(1.0 / llvm::numbers::ln2));
-      b.storeF32(b.select(noKey, minusInfinity, value), lse, {row, head});
+        value = b.mul(value, number(1.0 / llvm::numbers::ln2));
+      b.storeF32(narrow(b.select(noKey, minusInfinity, value)), lse,
+                 {row, head});
     }
-    Value factor = b.f32(1.0);
+    Value factor = number(1.0);
     if (sink) {
       // Both terms relative to the larger exponent, so that neither overflows.
-      Value sinkValue = b.load(sink, head);
+      Value sinkValue = widen(b.load(sink, head));
       Value joint = b.max(top, sinkValue);
       factor = math::ExpOp::create(b, b.sub(top, joint));
       denominator = b.add(b.mul(denominator, factor),
                           math::ExpOp::create(b, b.sub(sinkValue, joint)));
     }
     factor = arith::DivFOp::create(b, factor, denominator);
-    factor = b.select(noKey, b.f32(0.0), factor);
+    factor = narrow(b.select(noKey, number(0.0), factor));
     b.loop(zero, b.index(valueDim), [&](Value d) {
       b.storeF32(b.mul(b.load(sum, {head, d}), factor), out, {row, head, d});
     });
@@ -228,18 +256,18 @@ void AttentionKernel::emit() {
   valid = b.scratch({ShapedType::kDynamic}, b.getIndexType(),
                     b.add(b.dim(slots, 1), one));
   keys = b.scratch({kKeyBlock, queryDim}, f32);
-  weights = b.scratch({kKeyBlock}, f32);
+  weights = b.scratch({kKeyBlock}, score);
   partial = b.scratch({valueDim}, f32);
   sum = b.scratch({heads, valueDim}, f32);
-  maximum = b.scratch({heads}, f32);
-  total = b.scratch({heads}, f32);
+  maximum = b.scratch({heads}, score);
+  total = b.scratch({heads}, score);
 
   b.loop(zero, b.dim(out, 0), [&](Value row) {
     loadQuery(row);
     Value numValid = collectSlots(row);
     b.fill(sum, b.f32(0.0));
-    b.fill(total, b.f32(0.0));
-    b.fill(maximum, b.f32(-std::numeric_limits<float>::infinity()));
+    b.fill(total, number(0.0));
+    b.fill(maximum, number(-std::numeric_limits<double>::infinity()));
     b.loop(
         zero, numValid,
         [&](Value begin) {
