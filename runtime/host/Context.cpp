@@ -111,11 +111,11 @@ void *shardq_context::workspace(int32_t channel, int64_t rows,
   uint64_t limit =
       known ? comm.plan.channels[static_cast<size_t>(channel)].bytes : 0;
   uint64_t bytes = 0;
-  bool fits = rows >= 0 && rowBytes >= 0 &&
-              !__builtin_mul_overflow(static_cast<uint64_t>(rows),
-                                      static_cast<uint64_t>(rowBytes),
-                                      &bytes) &&
-              bytes <= limit;
+  bool fits =
+      rows >= 0 && rowBytes >= 0 &&
+      !__builtin_mul_overflow(static_cast<uint64_t>(rows),
+                              static_cast<uint64_t>(rowBytes), &bytes) &&
+      bytes <= limit;
   if (known && fits)
     return inbox(channel, epochs[static_cast<size_t>(channel)] + 1);
   if (known) {

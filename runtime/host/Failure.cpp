@@ -68,21 +68,19 @@ std::string shardq::describe(const Failure &failure, const Plan &plan) {
   case SHARDQ_OK:
     return "";
   case SHARDQ_DEADLINE: {
-    if (reporter == culprit)
-      return format("rank %lld waited %.1f s for rank %lld, which waits for it "
-                    "(%s; rank %lld last seen at %lld)",
-                    reporter, static_cast<double>(failure.waitedMs) / 1000.0,
-                    (long long)failure.neighbour,
-                    place(failure, plan).c_str(), culprit,
-                    (long long)failure.lastSeen);
+    // The culprit itself may be the first to run into its deadline.
+    bool ownFault = reporter == culprit;
+    std::string target = ownFault ? format("rank %lld, which waits for it",
+                                           (long long)failure.neighbour)
+                                  : format("rank %lld", culprit);
     std::string text = format(
-        "rank %lld waited %.1f s for rank %lld (%s; rank %lld last seen at "
-        "%lld)",
-        reporter, static_cast<double>(failure.waitedMs) / 1000.0, culprit,
-        place(failure, plan).c_str(), culprit, (long long)failure.lastSeen);
+        "rank %lld waited %.1f s for %s (%s; rank %lld last seen at %lld)",
+        reporter, static_cast<double>(failure.waitedMs) / 1000.0,
+        target.c_str(), place(failure, plan).c_str(), culprit,
+        (long long)failure.lastSeen);
     if (failure.lost)
-      text += format(", whose signal did not arrive");
-    if (failure.neighbour != culprit)
+      text += ", whose signal did not arrive";
+    if (failure.neighbour != culprit && !ownFault)
       text +=
           format(", which holds up rank %lld", (long long)failure.neighbour);
     return text;

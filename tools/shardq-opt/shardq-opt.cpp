@@ -1,10 +1,10 @@
 //===- shardq-opt.cpp - Runs passes on .mlir files ------------------------===//
 
-#include "shardq/Pipelines/Register.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "shardq/Pipelines/Register.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;

@@ -50,7 +50,7 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
                                llvm::JITSymbolFlags::Exported |
                                    llvm::JITSymbolFlags::Callable};
   };
-#define ADD(NAME) add(#NAME, &NAME)
+#define ADD(NAME) add(#NAME, &(NAME))
   ADD(shardq_rt_rank);
   ADD(shardq_rt_workspace);
   ADD(shardq_rt_peer);

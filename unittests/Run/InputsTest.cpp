@@ -173,7 +173,7 @@ TEST(Inputs, SayWhatIsWrong) {
   expectError(options,
               "argument %starts (query starts) has size 3 in dimension "
               "0, the step has 4");
-  llvm::sys::fs::remove(path);
+  (void)llvm::sys::fs::remove(path);
 }
 
 TEST(Inputs, SplitsAndJoinsBlocks) {

@@ -115,7 +115,7 @@ TEST(Npy, WritesWhatItReads) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   ASSERT_TRUE(bool(buffer));
   EXPECT_EQ(((*buffer)->getBufferSize() - 8) % 64, 0u);
-  llvm::sys::fs::remove(path);
+  (void)llvm::sys::fs::remove(path);
   EXPECT_NE(getError(readNpy(path)).find(path.str().str()), std::string::npos);
 }
 

@@ -141,7 +141,7 @@ TEST(Reference, ScoresKeysThroughTheTable) {
 TEST(Reference, ChecksTappedPositions) {
   TestModule test(kIndexer);
   Progress progress;
-  auto check = [&](std::vector<double> rows) -> std::string {
+  auto check = [&](const std::vector<double> &rows) -> std::string {
     TapTable taps;
     taps["topk.0"] = {makeArray(Element::I32, {2, 2}, rows)};
     auto outcome = llvm::cantFail(

@@ -102,8 +102,7 @@ TEST(EntryPoint, WaitBeforeSignal) {
 
 TEST(EntryPoint, Capacity) {
   RankResult result = alone([](shardq_context *context) {
-    auto *inbox =
-        static_cast<char *>(shardq_rt_workspace(context, 0, 4, 32));
+    auto *inbox = static_cast<char *>(shardq_rt_workspace(context, 0, 4, 32));
     EXPECT_EQ(shardq_rt_ok(context), 1);
     // Memory of its own, large enough, and no peer's business.
     auto *spare =
@@ -122,8 +121,9 @@ TEST(EntryPoint, Capacity) {
   EXPECT_EQ(result.error.channel, 0);
   EXPECT_EQ(result.error.expected, result.error.channel == 0 ? 4 : -1);
   EXPECT_EQ(result.error.found, 1 << 20);
-  EXPECT_NE(std::string(result.message).find("has 1048576 rows for the inbox of"),
-            std::string::npos)
+  EXPECT_NE(
+      std::string(result.message).find("has 1048576 rows for the inbox of"),
+      std::string::npos)
       << result.message;
 }
 
@@ -150,7 +150,8 @@ TEST(EntryPoint, GenerationsAlternate) {
 
 TEST(EntryPoint, PoisonAfterAnError) {
   RankResult result = alone([](shardq_context *context) {
-    auto *inbox = static_cast<unsigned char *>(shardq_rt_workspace(context, 0, 1, 32));
+    auto *inbox =
+        static_cast<unsigned char *>(shardq_rt_workspace(context, 0, 1, 32));
     const int64_t rows[] = {1};
     shardq_rt_signal(context, 0, 0, 0, 1, 1, rows);
     // This rank pushed one row to itself and expects none.

@@ -70,9 +70,9 @@ TEST(FailureText, Others) {
   EXPECT_EQ(say(sample(SHARDQ_OVERRUN)),
             "rank 5 signalled epoch 17 before rank 3 was done waiting (slot 1, "
             "q exchange 17 of @attention, epoch 812)");
-  EXPECT_EQ(say(sample(SHARDQ_CAPACITY)),
-            "rank 5 has 17 rows for q exchange 17 of @attention, the plan "
-            "holds 16");
+  EXPECT_EQ(
+      say(sample(SHARDQ_CAPACITY)),
+      "rank 5 has 17 rows for the inbox of channel -1, the plan holds 16");
   EXPECT_EQ(say(sample(SHARDQ_ABORTED)), "rank 5 aborted the group");
   EXPECT_EQ(say(sample(SHARDQ_SYSTEM)), "rank 5 failed: system error");
 }

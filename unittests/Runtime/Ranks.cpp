@@ -35,7 +35,7 @@ bool shardq::test::isSanitized() {
 int64_t shardq::test::shortDeadlineMs() { return isSanitized() ? 2000 : 600; }
 
 TestPlan::TestPlan(int32_t world, int64_t maxRows, int32_t slots,
-                   std::vector<int32_t> generations)
+                   const std::vector<int32_t> &generations)
     : maxRows(maxRows), names({"q exchange 0 of @test", "out exchange 1 of "
                                                         "@test"}) {
   uint64_t offset = 0;
@@ -196,7 +196,8 @@ bool shardq::test::exchangeRows(shardq_context *context, const TestPlan &plan,
                                 int64_t round) {
   int64_t self = shardq_rt_rank(context);
   int64_t block = plan.maxRows * RowBytes;
-  char *inbox = static_cast<char *>(shardq_rt_workspace(context, channel, plan.maxRows, RowBytes));
+  char *inbox = static_cast<char *>(
+      shardq_rt_workspace(context, channel, plan.maxRows, RowBytes));
   std::vector<int64_t> sent(static_cast<size_t>(world));
   std::vector<int64_t> expected(static_cast<size_t>(world));
   std::vector<uint64_t> row(RowWords);

@@ -28,7 +28,7 @@ bool isSanitized();
 class TestPlan {
 public:
   TestPlan(int32_t world, int64_t maxRows, int32_t slots = 1,
-           std::vector<int32_t> generations = {1, 1});
+           const std::vector<int32_t> &generations = {1, 1});
   TestPlan(const TestPlan &) = delete;
 
   shardq_plan plan{};

@@ -35,7 +35,7 @@ def expected(action, culprit, exchange, slot, epoch):
     if action == "stall":
         text = rf"deadline: rank \d waited [\d.]+ s for rank {culprit} {where}{seen}{chain}"
     if action == "drop-flag":
-        text = (rf"deadline: rank \d waited [\d.]+ s for rank {culprit} {where}{seen}"
+        text = (rf"deadline: rank \d waited [\d.]+ s for rank ({culprit}|\d, which waits for it) {where}{seen}"
                 rf", whose signal did not arrive{chain}")
     if action == "wrong-rows":
         text = rf"wrong rows: rank {culprit} pushed \d+ rows where rank \d expected \d+ {where}\)$"
