@@ -11,8 +11,9 @@ step with what it has so far as context. Ten steps, evenly spread over the
 trace, become trace-00.json to trace-09.json.
 
 Beside each stands a small-trace-NN.json of the same shape that a CPU verifies in
-seconds: fewer query tokens and a shorter context, but still sequences beyond a
-top-k of 2,048. The result depends on the arguments alone.
+seconds: fewer query tokens and a shorter context. Some keep a sequence beyond a
+top-k of 2,048, so that the split's gate opens; the others close it. The result
+depends on the arguments alone.
 """
 
 import argparse

@@ -16,8 +16,8 @@ def ShardQ_Dialect : Dialect {
 
     | level | ops | who makes it |
     | --- | --- | --- |
-    | 1 model | `expand_rows`, `indexer`, `topk`, `convert_indices`, `sparse_mla` | user, importers |
-    | 2 distributed | level 1 on token shards, `zigzag_split`, `split_gate`, `local_rows`, `take_rows`, `exchange` | `--shard-q-tokens` |
+    | 1 model | `mesh`, `expand_rows`, `indexer`, `topk`, `convert_indices`, `sparse_mla`, `tap` | user, importers |
+    | 2 distributed | level 1 on token shards, `count_decode_rows`, `zigzag_split`, `split_gate`, `local_rows`, `take_rows`, `exchange` | `--shard-q-tokens` |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `peer_view`, `rank` | bufferization and planning |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take

@@ -99,7 +99,7 @@ typedef struct shardq_plan {
   const shardq_channel *channels;
   int32_t num_operations; /* exchanges that the program can run */
   int32_t reserved;       /* 0 */
-  /* "q exchange 17 of @attention", by operation id; entries may be NULL. */
+  /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may be NULL. */
   const char *const *operation_names;
 } shardq_plan;
 
@@ -209,8 +209,8 @@ SHARDQ_API void shardq_comm_abort(shardq_comm *comm);
 
 /* First error of the context's communicator, or SHARDQ_OK. Reading does not
  * clear it. The message has the form
- *   rank 3 waited 30.0 s for rank 5 (slot 1, q exchange 17 of @attention,
- *   epoch 812; rank 5 last seen at 811)
+ *   rank 3 waited 30.0 s for rank 5 (slot 1, heads_to_tokens exchange 17 of
+ *   @attention, epoch 812; rank 5 last seen at 811)
  * and is the same on every rank that learned of the error from its finder.
  * Any thread. SHARDQ_INVALID for a NULL context. */
 SHARDQ_API shardq_status shardq_context_status(shardq_context *context,
@@ -232,7 +232,8 @@ typedef struct shardq_error {
   int64_t found;
 } shardq_error;
 
-/* Fills `error` up to its struct_size and returns its status. Any thread. */
+/* Fills `error` up to its struct_size and returns its status; SHARDQ_INVALID,
+ * with nothing filled, where either is NULL. Any thread. */
 SHARDQ_API shardq_status shardq_context_error(shardq_context *context,
                                               shardq_error *error);
 
