@@ -38,6 +38,8 @@ void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
   manager.addPass(createShardQVerifyProtocol());
   bufferization::buildBufferDeallocationPipeline(
       manager, bufferization::BufferDeallocationPipelineOptions());
+  // Clones of what is handed through: arguments and constants that are results.
+  manager.addPass(createConvertBufferizationToMemRefPass());
 
   // Loops and runtime calls.
   manager.addPass(createConvertShardQToLoops());

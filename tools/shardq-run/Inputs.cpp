@@ -572,7 +572,8 @@ void InputMaker::fill(unsigned number, const Array &array) {
   case Role::Query:
     // Logits of deviation 1.5: neither flat nor decided by one key.
     return fillNormal(
-        array, std::clamp(1.5 / std::max(argument.scale, 1e-6), 1e-3, 1e3),
+        array,
+        std::clamp(1.5 / std::max(std::abs(argument.scale), 1e-6), 1e-3, 1e3),
         random);
   case Role::Weights:
     return fillNormal(

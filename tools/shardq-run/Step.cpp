@@ -121,7 +121,22 @@ llvm::Error Step::check() const {
   return llvm::Error::success();
 }
 
+/// Deeper text than any step's would overflow the parser's stack.
+static bool isNestedDeeply(StringRef text) {
+  constexpr int kMaxDepth = 16;
+  int depth = 0;
+  for (char character : text) {
+    depth += character == '[' || character == '{';
+    depth -= character == ']' || character == '}';
+    if (depth > kMaxDepth)
+      return true;
+  }
+  return false;
+}
+
 llvm::Expected<Step> run::parseStep(StringRef text) {
+  if (isNestedDeeply(text))
+    return makeError("not a step: nested too deeply");
   llvm::Expected<llvm::json::Value> value = llvm::json::parse(text);
   if (!value)
     return makeError("not JSON: " + llvm::toString(value.takeError()));

@@ -1,7 +1,9 @@
 //===- Verify.cpp - Original, rewritten and reference, compared -----------===//
 
 #include "Verify.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "shardq/split.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
@@ -249,7 +251,8 @@ namespace {
 
 /// What the rewritten program should do with the step, from its own gate.
 struct SplitDecision {
-  bool exists = false; // the program has a gate
+  bool exists = false;         // the program has a gate
+  llvm::StringSet<> gatedTaps; // names of taps that stand under it
   bool open = false;
   std::string text = "none: nothing was rewritten";
   AxisAttr axis;
@@ -263,12 +266,24 @@ static SplitDecision decideSplit(ModuleOp rewritten, const Step &step,
   SplitDecision decision;
   SplitGateOp gate;
   ZigzagSplitOp split;
+  int64_t gates = 0;
   rewritten.walk([&](Operation *op) {
-    if (auto found = dyn_cast<SplitGateOp>(op); found && !gate)
-      gate = found;
+    if (auto found = dyn_cast<SplitGateOp>(op)) {
+      ++gates;
+      gate = gate ? gate : found;
+    }
     if (auto found = dyn_cast<ZigzagSplitOp>(op); found && !split)
       split = found;
+    // Index ops that run on all rows either way have taps outside a branch.
+    auto tap = dyn_cast<TapOp>(op);
+    auto branch = tap ? tap->getParentOfType<scf::IfOp>() : scf::IfOp();
+    if (branch && branch.getCondition().getDefiningOp<SplitGateOp>())
+      decision.gatedTaps.insert(tap.getName());
   });
+  // Which of several gates a tap obeys is not told here; its values are
+  // compared all the same.
+  if (gates > 1)
+    decision.gatedTaps.clear();
   if (!gate || !split)
     return decision;
   MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
@@ -319,6 +334,8 @@ static void checkSplit(const RunOutcome &outcome, const SplitDecision &decision,
     int64_t member =
         decision.exists ? signature.getBlock(decision.axis, rank) : 0;
     for (const TapRecord &tap : one.taps) {
+      if (!decision.gatedTaps.contains(tap.name))
+        continue;
       if (tap.rows.has_value() != decision.open) {
         problems.push_back(tap.name + " on rank " + std::to_string(rank) +
                            " ran " +

@@ -17,6 +17,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
+#include <csignal>
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -150,12 +151,19 @@ static OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
   return module;
 }
 
-/// The text of the default rewrite, on the mesh's "tp" or its only axis.
+/// The text of the default rewrite, on the axis that the entry's first
+/// head-sharded attention names.
 static std::string getDefaultPipeline(const Signature &signature,
                                       int64_t minTokens) {
-  StringRef axis = "tp";
-  if (MeshOp mesh = signature.mesh; mesh && !mesh.lookupAxis(axis))
-    axis = cast<AxisAttr>(mesh.getAxes()[0]).getName();
+  std::string axis = "tp";
+  func::FuncOp entry = signature.entry;
+  entry.walk([&](SparseMlaOp op) {
+    ShardingAttr sharding = op.getShardingAttr();
+    if (!sharding || !sharding.isOverHeads())
+      return WalkResult::advance();
+    axis = sharding.getAxes().front().getValue().str();
+    return WalkResult::interrupt();
+  });
   return ("builtin.module(shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
       .str();
@@ -318,6 +326,8 @@ static int runTool(const Flags &flags) {
 }
 
 int main(int argc, char **argv) {
+  // A file that grows beyond a limit is an error of the write.
+  std::signal(SIGXFSZ, SIG_IGN);
   llvm::InitLLVM init(argc, argv);
   Flags flags;
   cl::HideUnrelatedOptions(flags.category);

@@ -99,7 +99,8 @@ typedef struct shardq_plan {
   const shardq_channel *channels;
   int32_t num_operations; /* exchanges that the program can run */
   int32_t reserved;       /* 0 */
-  /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may be NULL. */
+  /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may
+   * be NULL. */
   const char *const *operation_names;
 } shardq_plan;
 
