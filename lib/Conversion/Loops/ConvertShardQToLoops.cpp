@@ -143,6 +143,62 @@ static Value getHeadBlock(OpBuilder &builder, Location loc, SparseMlaOp op) {
   return block;
 }
 
+/// Positions of the operands that have one entry per row, results included.
+static SmallVector<unsigned> getRowPositions(Operation *op) {
+  SmallVector<unsigned> positions;
+  if (auto take = dyn_cast<TakeRowsOp>(op))
+    return {1, 2};
+  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
+  for (OpOperand &operand : op->getOpOperands())
+    if (rowWise && rowWise.isRowOperand(operand))
+      positions.push_back(operand.getOperandNumber());
+  return positions;
+}
+
+/// Types that leave it open whether all row operands have equally many rows
+/// (one is static, another is not) hold the kernel to the fewest; further rows
+/// of the results are 0.
+static void holdToCommonRows(OpBuilder &builder, Operation *op,
+                             MutableArrayRef<Value> operands) {
+  Location loc = op->getLoc();
+  SmallVector<unsigned> positions = getRowPositions(op);
+  auto getRows = [&](unsigned position) {
+    return cast<MemRefType>(operands[position].getType()).getDimSize(0);
+  };
+  if (llvm::all_of(positions, [&](unsigned position) {
+        return getRows(position) == getRows(positions.front());
+      }))
+    return;
+
+  Value rows;
+  for (unsigned position : positions) {
+    Value size =
+        memref::DimOp::create(builder, loc, operands[position],
+                              arith::ConstantIndexOp::create(builder, loc, 0));
+    rows = rows ? arith::MinSIOp::create(builder, loc, rows, size).getResult()
+                : size;
+  }
+  unsigned firstOut = op->getNumOperands();
+  if (auto twoForms = dyn_cast<TwoFormOpInterface>(op))
+    firstOut -= twoForms.getOuts().size();
+  for (unsigned position : positions) {
+    Value &operand = operands[position];
+    if (position >= firstOut) {
+      Type element = cast<MemRefType>(operand.getType()).getElementType();
+      Value zero =
+          arith::ConstantOp::create(builder, loc, builder.getZeroAttr(element));
+      linalg::FillOp::create(builder, loc, zero, operand);
+    }
+    SmallVector<OpFoldResult> sizes =
+        memref::getMixedSizes(builder, loc, operand);
+    SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
+    sizes.front() = rows;
+    operand =
+        memref::SubViewOp::create(builder, loc, operand, offsets, sizes, ones);
+  }
+}
+
 LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   OpBuilder builder(op);
   Location loc = op->getLoc();
@@ -167,6 +223,7 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
     }
   }
 
+  holdToCommonRows(builder, op, operands);
   SmallVector<Type> types;
   for (Value &operand : operands) {
     Type type = getKernelType(operand.getType());
