@@ -241,6 +241,35 @@ static RankOutcome receive(int descriptor) {
   return outcome;
 }
 
+static constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP};
+static volatile std::sig_atomic_t interruptedBy = 0;
+
+namespace {
+/// While ranks run, an interrupt ends them and what they left in the file
+/// system before it ends the tool.
+class InterruptGuard {
+public:
+  InterruptGuard() {
+    interruptedBy = 0;
+    for (auto [signal, before] : llvm::zip_equal(kInterrupts, previous))
+      before = std::signal(signal, [](int by) { interruptedBy = by; });
+  }
+  ~InterruptGuard() {
+    for (auto [signal, before] : llvm::zip_equal(kInterrupts, previous))
+      std::signal(signal, before);
+    if (interruptedBy) {
+      std::signal(interruptedBy, SIG_DFL);
+      std::raise(interruptedBy);
+    }
+  }
+  InterruptGuard(const InterruptGuard &) = delete;
+  InterruptGuard &operator=(const InterruptGuard &) = delete;
+
+private:
+  void (*previous[std::size(kInterrupts)])(int) = {};
+};
+} // namespace
+
 [[noreturn]] static void becomeRank(const Program &program,
                                     const Signature &signature,
                                     ArrayRef<Array> arguments, int64_t rank,
@@ -249,6 +278,8 @@ static RankOutcome receive(int descriptor) {
   // No rank outlives the tool, and a crash is the parent's to report: without
   // LLVM's stack dump and without a core.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (int signal : kInterrupts)
+    std::signal(signal, SIG_DFL);
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP})
     std::signal(signal, SIG_DFL);
   rlimit none = {0, 0};
@@ -266,6 +297,8 @@ llvm::Expected<RunOutcome>
 run::runRanks(const Program &program, const Signature &signature,
               ArrayRef<Array> arguments, int64_t numRanks,
               const RunOptions &options, Progress &progress) {
+  // Before the directory, so that it outlives its removal.
+  InterruptGuard interrupts;
   SmallString<128> directory;
   if (std::error_code error =
           llvm::sys::fs::createUniqueDirectory("shardq-run", directory))
@@ -306,6 +339,8 @@ run::runRanks(const Program &program, const Signature &signature,
   bool killed = false;
   while (running > 0) {
     bool late = getSecondsSince(start) > options.timeoutSeconds;
+    if (interruptedBy && failure.empty())
+      failure = "interrupted";
     if ((late || !failure.empty()) && !killed) {
       killed = true;
       for (pid_t process : processes)
