@@ -37,10 +37,9 @@ getBuffers(RewriterBase &rewriter, Operation *op,
 
 namespace {
 
-/// Ops that read their tensors and return numbers, or nothing.
-template <typename OpTy>
-struct ReaderModel
-    : BufferizableOpInterface::ExternalModel<ReaderModel<OpTy>, OpTy> {
+/// No op writes its tensors or returns one of them.
+template <typename Model, typename OpTy>
+struct ReadingModel : BufferizableOpInterface::ExternalModel<Model, OpTy> {
   bool bufferizesToMemoryRead(Operation *, OpOperand &,
                               const AnalysisState &) const {
     return true;
@@ -53,6 +52,11 @@ struct ReaderModel
                                       const AnalysisState &) const {
     return {};
   }
+};
+
+/// Ops that read their tensors and return numbers, or nothing.
+template <typename OpTy>
+struct ReaderModel : ReadingModel<ReaderModel<OpTy>, OpTy> {
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
@@ -67,21 +71,8 @@ struct ReaderModel
 
 /// Ops with results on tensors and `outs` on buffers.
 template <typename OpTy>
-struct TwoFormModel
-    : BufferizableOpInterface::ExternalModel<TwoFormModel<OpTy>, OpTy> {
+struct TwoFormModel : ReadingModel<TwoFormModel<OpTy>, OpTy> {
   bool bufferizesToAllocation(Operation *, Value) const { return true; }
-  bool bufferizesToMemoryRead(Operation *, OpOperand &,
-                              const AnalysisState &) const {
-    return true;
-  }
-  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
-                               const AnalysisState &) const {
-    return false;
-  }
-  AliasingValueList getAliasingValues(Operation *, OpOperand &,
-                                      const AnalysisState &) const {
-    return {};
-  }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
