@@ -41,8 +41,8 @@ LogicalResult PlanOp::verify() {
   return success();
 }
 
-LogicalResult PlanOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  if (!symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()))
+LogicalResult PlanOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  if (!symbolTable.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()))
     return emitOpError() << getMeshAttr() << " does not name a shardq.mesh";
   for (Operation &other : (*this)->getParentRegion()->front()) {
     if (&other == getOperation())
@@ -60,11 +60,11 @@ LogicalResult PlanOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // RankOp
 //===----------------------------------------------------------------------===//
 
-LogicalResult RankOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult RankOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   if (getAxisAttr())
-    return success(verifyAxis(*this, symbols, getMeshAttr(), getAxisAttr()) !=
-                   nullptr);
-  if (symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()))
+    return success(verifyAxis(*this, symbolTable, getMeshAttr(),
+                              getAxisAttr()) != nullptr);
+  if (symbolTable.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr()))
     return success();
   return emitOpError() << getMeshAttr() << " does not name a shardq.mesh";
 }
@@ -107,8 +107,9 @@ LogicalResult WorkspaceOp::verify() {
   return success();
 }
 
-LogicalResult WorkspaceOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto plan = symbols.lookupNearestSymbolFrom<PlanOp>(*this, getPlanAttr());
+LogicalResult
+WorkspaceOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  auto plan = symbolTable.lookupNearestSymbolFrom<PlanOp>(*this, getPlanAttr());
   if (!plan)
     return emitOpError() << getPlanAttr() << " does not name a shardq.plan";
   if (getChannel() >= plan.getChannels().size()) {
@@ -152,8 +153,8 @@ LogicalResult PushOp::verify() {
   return verifyNotNegative(*this, "exchange", int32_t(getExchange()));
 }
 
-LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyExchangeHeads(*this, symbols, getMeshAttr(), getAxisAttr(),
+LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyExchangeHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                              getDirection(), shaped(getSources().front()),
                              "inbox", shaped(getInbox()),
                              getOffsets().getType());
@@ -180,8 +181,8 @@ void PushOp::getEffects(Effects &effects) {
       return failure();                                                        \
     return verifyNotNegative(*this, "exchange", int32_t(getExchange()));       \
   }                                                                            \
-  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {         \
-    return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(),         \
+  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbolTable) {     \
+    return verifyOffsets(*this, symbolTable, getMeshAttr(), getAxisAttr(),     \
                          "offsets", getOffsets().getType());                   \
   }                                                                            \
   void OP::getEffects(Effects &effects) { getProtocolEffects(*this, effects); }

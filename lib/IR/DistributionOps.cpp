@@ -52,8 +52,9 @@ Speculation::Speculatability CountDecodeRowsOp::getSpeculatability() {
 
 LogicalResult ZigzagSplitOp::verify() { return verifyTwoForms(*this, 2, 2); }
 
-LogicalResult ZigzagSplitOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(),
+LogicalResult
+ZigzagSplitOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyOffsets(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                        "rank_offsets", getOutType(1));
 }
 
@@ -120,9 +121,10 @@ LogicalResult LocalRowsOp::verify() {
   return success();
 }
 
-LogicalResult LocalRowsOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyOffsets(*this, symbols, getMeshAttr(), getAxisAttr(), "offsets",
-                       getOffsets().getType());
+LogicalResult
+LocalRowsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyOffsets(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                       "offsets", getOffsets().getType());
 }
 
 LogicalResult
@@ -189,9 +191,9 @@ struct TakeAllRows : OpRewritePattern<TakeRowsOp> {
 
 } // namespace
 
-void TakeRowsOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+void TakeRowsOp::getCanonicalizationPatterns(RewritePatternSet &results,
                                              MLIRContext *context) {
-  patterns.add<TakeAllRows>(context);
+  results.add<TakeAllRows>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -253,12 +255,12 @@ LogicalResult mlir::shardq::detail::verifyExchangeShapes(
 }
 
 LogicalResult mlir::shardq::detail::verifyExchangeHeads(
-    Operation *op, SymbolTableCollection &symbols, FlatSymbolRefAttr mesh,
+    Operation *op, SymbolTableCollection &symbolTable, FlatSymbolRefAttr mesh,
     StringAttr axis, Direction direction, ShapedType source,
     StringRef resultName, ShapedType result, Type offsets) {
-  if (failed(verifyOffsets(op, symbols, mesh, axis, "offsets", offsets)))
+  if (failed(verifyOffsets(op, symbolTable, mesh, axis, "offsets", offsets)))
     return failure();
-  int64_t ranks = verifyAxis(op, symbols, mesh, axis).getSize();
+  int64_t ranks = verifyAxis(op, symbolTable, mesh, axis).getSize();
   bool toTokens = direction == Direction::HeadsToTokens;
   int64_t local = (toTokens ? source : result).getDimSize(1);
   int64_t all = (toTokens ? result : source).getDimSize(1);
@@ -296,8 +298,8 @@ LogicalResult ExchangeOp::verify() {
   return success();
 }
 
-LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyExchangeHeads(*this, symbols, getMeshAttr(), getAxisAttr(),
+LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyExchangeHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                              getDirection(), shaped(getSources().front()),
                              isOnBuffers() ? "outs" : "result", getOutType(0),
                              getOffsets().getType());
@@ -400,9 +402,9 @@ struct ExchangeOfOneRank : OpRewritePattern<ExchangeOp> {
 
 } // namespace
 
-void ExchangeOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+void ExchangeOp::getCanonicalizationPatterns(RewritePatternSet &results,
                                              MLIRContext *context) {
-  patterns.add<ExchangeBack, ExchangeOfOneRank>(context);
+  results.add<ExchangeBack, ExchangeOfOneRank>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -338,11 +338,12 @@ LogicalResult SparseMlaOp::verify() {
   return success();
 }
 
-LogicalResult SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult
+SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   int64_t ranks = 1;
   if (ShardingAttr sharding = getShardingAttr())
     for (StringAttr axis : sharding.getAxes()) {
-      AxisAttr found = verifyAxis(*this, symbols, sharding.getMesh(), axis);
+      AxisAttr found = verifyAxis(*this, symbolTable, sharding.getMesh(), axis);
       if (!found)
         return failure();
       if (sharding.isOverHeads())

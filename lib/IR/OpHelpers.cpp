@@ -117,9 +117,9 @@ LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value) {
   return op->emitOpError() << name << " is " << value << ", expected 0 or more";
 }
 
-AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbols,
+AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbolTable,
                     FlatSymbolRefAttr mesh, StringAttr axis) {
-  auto meshOp = symbols.lookupNearestSymbolFrom<MeshOp>(op, mesh);
+  auto meshOp = symbolTable.lookupNearestSymbolFrom<MeshOp>(op, mesh);
   if (!meshOp) {
     op->emitOpError() << mesh << " does not name a shardq.mesh";
     return {};
@@ -133,10 +133,10 @@ AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbols,
   return found;
 }
 
-LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbols,
+LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbolTable,
                             FlatSymbolRefAttr mesh, StringAttr axis,
                             StringRef name, Type offsets) {
-  AxisAttr found = verifyAxis(op, symbols, mesh, axis);
+  AxisAttr found = verifyAxis(op, symbolTable, mesh, axis);
   if (!found)
     return failure();
   int64_t size = cast<ShapedType>(offsets).getDimSize(0);

@@ -42,11 +42,11 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
 LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value);
 
 /// The mesh exists and has the axis; null with a diagnostic otherwise.
-AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbols,
+AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbolTable,
                     FlatSymbolRefAttr mesh, StringAttr axis);
 
 /// verifyAxis, and `offsets` has one entry more than the axis has ranks.
-LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbols,
+LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbolTable,
                             FlatSymbolRefAttr mesh, StringAttr axis,
                             StringRef name, Type offsets);
 
@@ -56,7 +56,8 @@ LogicalResult verifyExchangeShapes(Operation *op, Direction direction,
                                    StringRef resultName, ShapedType result);
 
 /// Axis, offsets and head counts of `exchange` and `push`.
-LogicalResult verifyExchangeHeads(Operation *op, SymbolTableCollection &symbols,
+LogicalResult verifyExchangeHeads(Operation *op,
+                                  SymbolTableCollection &symbolTable,
                                   FlatSymbolRefAttr mesh, StringAttr axis,
                                   Direction direction, ShapedType source,
                                   StringRef resultName, ShapedType result,

@@ -9,15 +9,15 @@
 using namespace shardq;
 
 const char *shardq_status_name(shardq_status status) {
-  static constexpr const char *Names[] = {
+  static constexpr const char *kNames[] = {
       "ok",          "invalid argument", "system error",    "bootstrap",
       "absent rank", "mismatch",         "unreachable",     "deadline",
       "peer dead",   "peer left",        "wrong operation", "wrong rows",
       "overrun",     "capacity",         "aborted"};
-  static_assert(sizeof(Names) / sizeof(*Names) == SHARDQ_ABORTED + 1);
+  static_assert(sizeof(kNames) / sizeof(*kNames) == SHARDQ_ABORTED + 1);
   if (status < SHARDQ_OK || status > SHARDQ_ABORTED)
     return "unknown";
-  return Names[status];
+  return kNames[status];
 }
 
 uint32_t shardq_abi_version(void) { return SHARDQ_ABI_VERSION; }

@@ -38,11 +38,11 @@ struct shardq_bootstrap {
 
 namespace shardq {
 
-inline constexpr int32_t MaxWorld = 1024;
+inline constexpr int32_t kMaxWorld = 1024;
 
 /// Whether `rank` of `world` makes sense.
 inline bool isRankOf(int32_t rank, int32_t world) {
-  return world >= 1 && world <= MaxWorld && rank >= 0 && rank < world;
+  return world >= 1 && world <= kMaxWorld && rank >= 0 && rank < world;
 }
 
 /// Number of a barrier's tag, for providers that compare what ranks send.

@@ -8,15 +8,15 @@
 
 using namespace shardq;
 
-static constexpr int64_t DefaultDeadlineMs = 30'000;
+static constexpr int64_t kDefaultDeadlineMs = 30'000;
 // Above any use, and small enough to add to a clock.
-static constexpr int64_t MaxDeadlineMs = int64_t(1000) * 60 * 60 * 24 * 365;
+static constexpr int64_t kMaxDeadlineMs = int64_t(1000) * 60 * 60 * 24 * 365;
 
 static Outcome checkDeadline(const char *name, int64_t &milliseconds) {
-  if (milliseconds < 0 || milliseconds > MaxDeadlineMs)
+  if (milliseconds < 0 || milliseconds > kMaxDeadlineMs)
     return failure(SHARDQ_INVALID, "%s is %lld", name, (long long)milliseconds);
   if (milliseconds == 0)
-    milliseconds = DefaultDeadlineMs;
+    milliseconds = kDefaultDeadlineMs;
   return {};
 }
 

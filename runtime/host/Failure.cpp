@@ -12,9 +12,9 @@ void shardq::post(AbortRecord &record, const Failure &failure) {
   uint64_t unclaimed = 0;
   if (!shared(record.claimed).compare_exchange_strong(unclaimed, 1))
     return;
-  int64_t words[Failure::Words];
+  int64_t words[Failure::kWords];
   std::memcpy(words, &failure, sizeof(failure));
-  for (size_t i = 0; i != Failure::Words; ++i)
+  for (size_t i = 0; i != Failure::kWords; ++i)
     storeRelaxed(record.words[i], words[i]);
   storeRelease(record.ready, uint64_t(1));
 }
@@ -22,8 +22,8 @@ void shardq::post(AbortRecord &record, const Failure &failure) {
 bool shardq::read(const AbortRecord &record, Failure &failure) {
   if (!loadAcquire(record.ready))
     return false;
-  int64_t words[Failure::Words];
-  for (size_t i = 0; i != Failure::Words; ++i)
+  int64_t words[Failure::kWords];
+  for (size_t i = 0; i != Failure::kWords; ++i)
     words[i] = loadRelaxed(record.words[i]);
   std::memcpy(&failure, words, sizeof(failure));
   return true;

@@ -37,15 +37,15 @@ struct Failure {
   int64_t lost = 0;
   int64_t misuse = 0;
 
-  static constexpr size_t Words = 14;
+  static constexpr size_t kWords = 14;
 };
-static_assert(sizeof(Failure) == Failure::Words * sizeof(int64_t));
+static_assert(sizeof(Failure) == Failure::kWords * sizeof(int64_t));
 
 /// A heap's abort word: any rank may post the first failure there.
 struct alignas(64) AbortRecord {
   uint64_t claimed;
   uint64_t ready;
-  int64_t words[Failure::Words];
+  int64_t words[Failure::kWords];
 };
 
 /// Posts `failure` unless another rank was first.

@@ -18,13 +18,13 @@ static Outcome parseNumber(std::string_view key, std::string_view text,
 }
 
 static Outcome parseAction(std::string_view text, Fault::Action &action) {
-  static constexpr std::pair<std::string_view, Fault::Action> Actions[] = {
+  static constexpr std::pair<std::string_view, Fault::Action> kActions[] = {
       {"kill", Fault::Action::Kill},
       {"stall", Fault::Action::Stall},
       {"drop-flag", Fault::Action::DropFlag},
       {"wrong-rows", Fault::Action::WrongRows},
       {"wrong-operation", Fault::Action::WrongOperation}};
-  for (auto [name, value] : Actions)
+  for (auto [name, value] : kActions)
     if (text == name) {
       action = value;
       return {};

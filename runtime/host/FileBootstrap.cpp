@@ -28,7 +28,7 @@ struct FileHead {
   int32_t rank;
   int32_t world;
 };
-constexpr uint64_t FileMagic = 0x31515442'44524853u;
+constexpr uint64_t kFileMagic = 0x31515442'44524853u;
 
 class FileBootstrap : public shardq_bootstrap {
 public:
@@ -83,7 +83,7 @@ static bool readAll(int fd, void *data, size_t bytes) {
 }
 
 Outcome FileBootstrap::write(const void *mine, size_t bytes) {
-  FileHead head{FileMagic, step, bytes, rank, world};
+  FileHead head{kFileMagic, step, bytes, rank, world};
   std::string name = path(step, rank), partial = name + ".part";
   Descriptor fd(
       ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -118,7 +118,7 @@ Outcome FileBootstrap::read(int32_t peer, void *block, size_t bytes,
     nanosleep(&time, nullptr);
   }
   FileHead head{};
-  if (!readAll(fd.get(), &head, sizeof(head)) || head.magic != FileMagic ||
+  if (!readAll(fd.get(), &head, sizeof(head)) || head.magic != kFileMagic ||
       head.rank != peer)
     return failure(SHARDQ_BOOTSTRAP, "%s is not a file of a ShardQ rank",
                    name.c_str());

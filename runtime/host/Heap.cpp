@@ -22,7 +22,7 @@ struct Header {
   alignas(64) uint64_t left;
 };
 
-constexpr int HeapSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kHeapSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 } // namespace
 
@@ -50,7 +50,7 @@ Layout::Layout(const Plan &plan, int32_t world)
   doorbells = place(slotCount * sizeof(Doorbell));
   signalled = place(pairs * sizeof(uint64_t));
   flags =
-      place(pairs * protocol::FlagLines * ranks * sizeof(protocol::FlagLine));
+      place(pairs * protocol::kFlagLines * ranks * sizeof(protocol::FlagLine));
   data = alignTo(end, page);
   // Slots start on pages of their own: micro-batches share nothing.
   slotStride = alignTo(slotBytes ? slotBytes : 1, page);
@@ -97,7 +97,7 @@ Outcome shardq::createHeapMemory(uint64_t bytes, Descriptor &fd) {
     return systemFailure("memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     return systemFailure("ftruncate of the heap");
-  if (fcntl(fd.get(), F_ADD_SEALS, HeapSeals) != 0)
+  if (fcntl(fd.get(), F_ADD_SEALS, kHeapSeals) != 0)
     return systemFailure("sealing the heap");
   return {};
 }
@@ -107,7 +107,7 @@ Outcome shardq::checkHeapMemory(int fd, uint64_t bytes) {
   if (fstat(fd, &status) != 0)
     return systemFailure("fstat of a peer's heap");
   int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & HeapSeals) != HeapSeals ||
+  if (seals < 0 || (seals & kHeapSeals) != kHeapSeals ||
       static_cast<uint64_t>(status.st_size) != bytes)
     return failure(SHARDQ_SYSTEM,
                    "a peer's heap is not sealed memory of %llu bytes",

@@ -50,7 +50,7 @@ struct Layout {
   uint64_t progress = 0;  // SlotProgress [slots]
   uint64_t doorbells = 0; // Doorbell [slots]
   uint64_t signalled = 0; // uint64_t [slots][channels]
-  uint64_t flags = 0;     // FlagLine [slots][channels][FlagLines][world]
+  uint64_t flags = 0;     // FlagLine [slots][channels][kFlagLines][world]
   uint64_t data = 0;      // slots, each slotStride long
   uint64_t slotStride = 0;
   uint64_t bytes = 0; // of the whole heap, a multiple of the page

@@ -5,23 +5,23 @@
 using namespace shardq;
 
 namespace {
-constexpr int32_t MaxSlots = 64;
-constexpr int32_t MaxChannels = 1024;
-constexpr int32_t MaxGenerations = 8;
-constexpr int32_t MaxOperations = 1 << 20;
+constexpr int32_t kMaxSlots = 64;
+constexpr int32_t kMaxChannels = 1024;
+constexpr int32_t kMaxGenerations = 8;
+constexpr int32_t kMaxOperations = 1 << 20;
 // Far above any machine, and small enough that no product below overflows.
-constexpr uint64_t MaxBytes = uint64_t(1) << 46;
+constexpr uint64_t kMaxBytes = uint64_t(1) << 46;
 } // namespace
 
 static Outcome readChannel(const shardq_channel &source, int32_t index,
                            uint64_t slotBytes, Plan &plan) {
   std::string name = source.name ? source.name : format("channel %d", index);
-  if (source.generations < 1 || source.generations > MaxGenerations)
+  if (source.generations < 1 || source.generations > kMaxGenerations)
     return failure(SHARDQ_INVALID,
                    "plan: %s has %d generations, expected 1 to %d",
-                   name.c_str(), source.generations, MaxGenerations);
+                   name.c_str(), source.generations, kMaxGenerations);
   uint64_t generations = static_cast<uint64_t>(source.generations);
-  if (source.bytes > MaxBytes || source.offset > slotBytes ||
+  if (source.bytes > kMaxBytes || source.offset > slotBytes ||
       source.bytes * generations > slotBytes - source.offset)
     return failure(SHARDQ_INVALID,
                    "plan: %s (offset %llu, %llu bytes, %d generations) does "
@@ -40,23 +40,23 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
   if (source->struct_size < sizeof(shardq_plan))
     return failure(SHARDQ_INVALID, "plan: struct_size is %zu, expected %zu",
                    source->struct_size, sizeof(shardq_plan));
-  if (source->slots < 1 || source->slots > MaxSlots)
+  if (source->slots < 1 || source->slots > kMaxSlots)
     return failure(SHARDQ_INVALID, "plan: %d slots, expected 1 to %d",
-                   source->slots, MaxSlots);
-  if (source->slot_bytes > MaxBytes)
+                   source->slots, kMaxSlots);
+  if (source->slot_bytes > kMaxBytes)
     return failure(SHARDQ_INVALID, "plan: slot of %llu bytes is too large",
                    (unsigned long long)source->slot_bytes);
-  if (source->num_channels < 0 || source->num_channels > MaxChannels ||
+  if (source->num_channels < 0 || source->num_channels > kMaxChannels ||
       (source->num_channels > 0 && !source->channels))
     return failure(SHARDQ_INVALID, "plan: %d channels at %p, expected 0 to %d",
                    source->num_channels,
-                   static_cast<const void *>(source->channels), MaxChannels);
-  if (source->num_operations < 0 || source->num_operations > MaxOperations ||
+                   static_cast<const void *>(source->channels), kMaxChannels);
+  if (source->num_operations < 0 || source->num_operations > kMaxOperations ||
       (source->num_operations > 0 && !source->operation_names))
     return failure(
         SHARDQ_INVALID, "plan: %d operations at %p, expected 0 to %d",
         source->num_operations,
-        static_cast<const void *>(source->operation_names), MaxOperations);
+        static_cast<const void *>(source->operation_names), kMaxOperations);
 
   plan.hash = source->hash;
   plan.slots = source->slots;

@@ -21,7 +21,7 @@
 
 using namespace shardq;
 
-static constexpr uint64_t HelloMagic = 0x4f4c4c45'48515153u;
+static constexpr uint64_t kHelloMagic = 0x4f4c4c45'48515153u;
 
 /// A name of this host that differs between machines and between boots.
 static void readHost(char (&host)[64]) {
@@ -43,9 +43,9 @@ static uint64_t networkNamespace() {
 static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
                          const Plan &plan, const Outcome &local) {
   hello = Hello{};
-  hello.magic = HelloMagic;
+  hello.magic = kHelloMagic;
   hello.abi = SHARDQ_ABI_VERSION;
-  hello.protocol = protocol::ProtocolVersion;
+  hello.protocol = protocol::kProtocolVersion;
   hello.rank = rank;
   hello.world = world;
   hello.planHash = plan.hash;
@@ -69,7 +69,7 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
                      "rank %d and rank 0 differ in %s: %llu and %llu", rank,
                      what, found, expected);
     };
-    if (other.magic != HelloMagic)
+    if (other.magic != kHelloMagic)
       return failure(SHARDQ_MISMATCH, "rank %d is not a ShardQ rank", rank);
     if (other.abi != first.abi)
       return differ("ABI version", other.abi, first.abi);

@@ -22,13 +22,13 @@ static int countCores() {
 /// Polls before sleeping. With a core for each rank a spinning wait costs
 /// nobody anything; without, it takes the core that the producer needs.
 static int64_t spinBudget(int32_t world) {
-  static const int Cores = countCores();
-  return world <= Cores ? 4000 : 50;
+  static const int cores = countCores();
+  return world <= cores ? 4000 : 50;
 }
 
 /// Then the core is offered to others, which is cheaper than sleeping when the
 /// producer is about to run here.
-static constexpr int64_t Yields = 32;
+static constexpr int64_t kYields = 32;
 
 static void pauseCore() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -51,7 +51,7 @@ Waiting::~Waiting() {
 }
 
 bool Waiting::keepWaiting(int64_t producer) {
-  if (int64_t budget = spinBudget(comm.world); spins < budget + Yields) {
+  if (int64_t budget = spinBudget(comm.world); spins < budget + kYields) {
     if (spins < budget)
       pauseCore();
     else
@@ -138,7 +138,7 @@ struct Edge {
 /// Last epoch of the edge's target whose flag is in the waiter's memory.
 static uint64_t lastFlag(const protocol::FlagTable &table, const Edge &edge) {
   uint64_t last = 0;
-  for (uint64_t line = 0; line != protocol::FlagLines; ++line) {
+  for (uint64_t line = 0; line != protocol::kFlagLines; ++line) {
     uint64_t epoch = loadAcquire(
         table.line(edge.waiter, edge.slot, edge.channel, line, edge.target)
             .epoch);

@@ -23,7 +23,7 @@
 namespace shardq::protocol {
 
 /// Raised by any change of what ranks write into each other's memory.
-inline constexpr uint32_t ProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 1;
 
 /// What one producer tells one consumer about one exchange. A line has exactly
 /// one writer and is a cache line, so that producers do not disturb each other.
@@ -38,7 +38,7 @@ struct alignas(64) FlagLine {
 /// again two epochs later, and gets there only through a wait for the signal
 /// that the consumer sends after it read the line. With one line, a producer
 /// one epoch ahead could change rows and operation under the reader.
-inline constexpr uint64_t FlagLines = 2;
+inline constexpr uint64_t kFlagLines = 2;
 
 /// Ranks `first + i * stride`.
 struct Group {
@@ -71,7 +71,7 @@ struct FlagTable {
   FlagLine &line(int64_t consumer, int64_t slot, int64_t channel,
                  uint64_t epoch, int64_t producer) const {
     uint64_t index = static_cast<uint64_t>(slot * channels + channel);
-    index = index * FlagLines + epoch % FlagLines;
+    index = index * kFlagLines + epoch % kFlagLines;
     index =
         index * static_cast<uint64_t>(world) + static_cast<uint64_t>(producer);
     char *heap = heaps + static_cast<uint64_t>(consumer) * stride + offset;

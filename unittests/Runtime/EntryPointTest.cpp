@@ -18,7 +18,7 @@ RankResult alone(const std::function<void(shardq_context *)> &body) {
       .front();
 }
 
-const int64_t NoRows[] = {0};
+const int64_t kNoRows[] = {0};
 
 } // namespace
 
@@ -73,7 +73,7 @@ TEST(EntryPoint, GroupOutsideTheWorld) {
     for (bool waits : {false, true}) {
       RankResult result = alone([&](shardq_context *context) {
         (waits ? shardq_rt_wait : shardq_rt_signal)(
-            context, 0, 0, group.first, group.stride, group.size, NoRows);
+            context, 0, 0, group.first, group.stride, group.size, kNoRows);
       });
       EXPECT_EQ(result.status, SHARDQ_INVALID) << group.first;
       EXPECT_NE(std::string(result.message).find("the group of q exchange 0"),
@@ -93,7 +93,7 @@ TEST(EntryPoint, MissingRows) {
 
 TEST(EntryPoint, WaitBeforeSignal) {
   RankResult result = alone([](shardq_context *context) {
-    shardq_rt_wait(context, 1, 0, 0, 1, 1, NoRows);
+    shardq_rt_wait(context, 1, 0, 0, 1, 1, kNoRows);
   });
   EXPECT_EQ(result.status, SHARDQ_INVALID);
   EXPECT_STREQ(result.message,
@@ -134,8 +134,8 @@ TEST(EntryPoint, GenerationsAlternate) {
     auto next = [&](int32_t channel) {
       void *memory = shardq_rt_workspace(context, channel, 1, 32);
       EXPECT_EQ(memory, shardq_rt_workspace(context, channel, 1, 32));
-      shardq_rt_signal(context, channel, 0, 0, 1, 1, NoRows);
-      shardq_rt_wait(context, channel, 0, 0, 1, 1, NoRows);
+      shardq_rt_signal(context, channel, 0, 0, 1, 1, kNoRows);
+      shardq_rt_wait(context, channel, 0, 0, 1, 1, kNoRows);
       return memory;
     };
     void *first = next(0), *second = next(0);
@@ -155,15 +155,15 @@ TEST(EntryPoint, PoisonAfterAnError) {
     const int64_t rows[] = {1};
     shardq_rt_signal(context, 0, 0, 0, 1, 1, rows);
     // This rank pushed one row to itself and expects none.
-    shardq_rt_wait(context, 0, 0, 0, 1, 1, NoRows);
+    shardq_rt_wait(context, 0, 0, 0, 1, 1, kNoRows);
     for (int byte = 0; byte != 4 * 32; ++byte)
       ASSERT_EQ(inbox[byte], 0xff) << byte;
     // Short-circuited ones poison too: their rows are as wrong.
     inbox[0] = 0;
-    shardq_rt_signal(context, 0, 0, 0, 1, 1, NoRows);
-    shardq_rt_wait(context, 0, 0, 0, 1, 1, NoRows);
+    shardq_rt_signal(context, 0, 0, 0, 1, 1, kNoRows);
+    shardq_rt_wait(context, 0, 0, 0, 1, 1, kNoRows);
     EXPECT_EQ(inbox[0], 0xff);
-    shardq_rt_wait(context, 99, 0, 0, 1, 1, NoRows);
+    shardq_rt_wait(context, 99, 0, 0, 1, 1, kNoRows);
   });
   EXPECT_EQ(result.status, SHARDQ_WRONG_ROWS);
   EXPECT_STREQ(result.message,

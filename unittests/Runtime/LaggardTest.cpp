@@ -11,18 +11,18 @@ using shardq::test::TestPlan;
 
 namespace {
 
-constexpr int32_t World = 5;
+constexpr int32_t kWorld = 5;
 
 /// Heaps in which the test plays all ranks.
 class Laggard : public testing::Test {
 protected:
   void SetUp() override {
-    TestPlan source(World, 2, 2);
+    TestPlan source(kWorld, 2, 2);
     Plan plan;
     ASSERT_FALSE(Plan::read(&source.plan, plan).failed());
-    Layout layout(plan, World);
+    Layout layout(plan, kWorld);
     std::shared_ptr<HeapSpace> space;
-    ASSERT_FALSE(HeapSpace::allocate(layout.bytes, World, space).failed());
+    ASSERT_FALSE(HeapSpace::allocate(layout.bytes, kWorld, space).failed());
     heaps = Heaps(space, layout);
   }
 
@@ -34,7 +34,7 @@ protected:
   void signals(int64_t rank, int64_t slot, int64_t channel, uint64_t epoch,
                int64_t lostFor = -1) {
     heaps.signalled(rank, slot, channel) = epoch;
-    for (int64_t peer = 0; peer != World; ++peer)
+    for (int64_t peer = 0; peer != kWorld; ++peer)
       if (peer != lostFor)
         heaps.flagTable().line(peer, slot, channel, epoch, rank).epoch = epoch;
   }
@@ -43,7 +43,7 @@ protected:
                uint64_t epoch) {
     protocol::Exchange exchange{self, slot, channel, epoch, channel, {}};
     Failure failure;
-    findLaggard(heaps, exchange, producer, failure, World);
+    findLaggard(heaps, exchange, producer, failure, kWorld);
     return failure;
   }
 

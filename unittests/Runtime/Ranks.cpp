@@ -15,8 +15,8 @@
 
 using namespace shardq::test;
 
-static constexpr int64_t RowWords = 4;
-static constexpr int64_t RowBytes = RowWords * 8;
+static constexpr int64_t kRowWords = 4;
+static constexpr int64_t kRowBytes = kRowWords * 8;
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
@@ -39,7 +39,7 @@ TestPlan::TestPlan(int32_t world, int64_t maxRows, int32_t slots,
     : maxRows(maxRows), names({"q exchange 0 of @test", "out exchange 1 of "
                                                         "@test"}) {
   uint64_t offset = 0;
-  uint64_t bytes = static_cast<uint64_t>(world * maxRows * RowBytes);
+  uint64_t bytes = static_cast<uint64_t>(world * maxRows * kRowBytes);
   for (int32_t count : generations) {
     channels.push_back({"inbox", offset, bytes, count, 0});
     offset += bytes * static_cast<uint64_t>(count);
@@ -195,14 +195,14 @@ bool shardq::test::exchangeRows(shardq_context *context, const TestPlan &plan,
                                 int32_t operation, uint64_t seed,
                                 int64_t round) {
   int64_t self = shardq_rt_rank(context);
-  int64_t block = plan.maxRows * RowBytes;
+  int64_t block = plan.maxRows * kRowBytes;
   char *inbox = static_cast<char *>(
-      shardq_rt_workspace(context, channel, plan.maxRows, RowBytes));
+      shardq_rt_workspace(context, channel, plan.maxRows, kRowBytes));
   std::vector<int64_t> sent(static_cast<size_t>(world));
   std::vector<int64_t> expected(static_cast<size_t>(world));
-  std::vector<uint64_t> row(RowWords);
+  std::vector<uint64_t> row(kRowWords);
   auto fill = [&](int64_t producer, int64_t consumer, int64_t index) {
-    for (int64_t word = 0; word != RowWords; ++word)
+    for (int64_t word = 0; word != kRowWords; ++word)
       row[size_t(word)] = mix(seed + uint64_t(round), uint64_t(producer),
                               uint64_t(consumer), uint64_t(index * 8 + word));
   };
@@ -215,7 +215,7 @@ bool shardq::test::exchangeRows(shardq_context *context, const TestPlan &plan,
         shardq_rt_peer(context, inbox + self * block, peer));
     for (int64_t i = 0; i != sent[size_t(peer)]; ++i) {
       fill(self, peer, i);
-      std::memcpy(target + i * RowBytes, row.data(), RowBytes);
+      std::memcpy(target + i * kRowBytes, row.data(), kRowBytes);
     }
   }
   shardq_rt_signal(context, channel, operation, 0, 1, world, sent.data());
@@ -225,8 +225,8 @@ bool shardq::test::exchangeRows(shardq_context *context, const TestPlan &plan,
   for (int64_t peer = 0; peer != world; ++peer)
     for (int64_t i = 0; i != expected[size_t(peer)]; ++i) {
       fill(peer, self, i);
-      if (std::memcmp(inbox + peer * block + i * RowBytes, row.data(),
-                      RowBytes) != 0)
+      if (std::memcmp(inbox + peer * block + i * kRowBytes, row.data(),
+                      kRowBytes) != 0)
         return false;
     }
   return true;

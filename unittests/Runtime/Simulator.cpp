@@ -159,14 +159,14 @@ public:
   World(const Simulation &simulation)
       : simulation(simulation),
         lines(size_t(simulation.world * simulation.world) * 2 *
-              protocol::FlagLines),
+              protocol::kFlagLines),
         rows(size_t(simulation.world * simulation.world) * 2 * 2) {
     for (protocol::FlagLine &line : lines)
       line.epoch = simulation.startEpoch;
   }
 
   protocol::FlagTable table() {
-    uint64_t stride = uint64_t(simulation.world) * 2 * protocol::FlagLines *
+    uint64_t stride = uint64_t(simulation.world) * 2 * protocol::kFlagLines *
                       sizeof(protocol::FlagLine);
     return {reinterpret_cast<char *>(lines.data()), stride, 0, 2,
             simulation.world};

@@ -66,7 +66,7 @@ private:
   };
   bool walkRegion(Region &region, Query &query, bool dirty);
   bool walkOp(Operation *op, Query &query, bool dirty);
-  bool walkFunction(Operation *function, Query &query, bool dirty);
+  bool walkFunction(Operation *op, Query &query, bool dirty);
 
   ModuleOp module;
   Classify classify;

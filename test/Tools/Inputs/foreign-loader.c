@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 struct info {
-  uint32_t api_version;
+  uint32_t apiVersion;
   const char *name;
   const char *version;
-  void (*register_all)(void);
+  void (*registerAll)(void);
 };
 
 int main(int argc, char **argv) {
@@ -22,6 +22,6 @@ int main(int argc, char **argv) {
   struct info (*get)(void) = (struct info (*)(void))dlsym(plugin, argv[2]);
   if (!get)
     return 2;
-  printf("api version %u\n", get().api_version);
+  printf("api version %u\n", get().apiVersion);
   return 0;
 }
