@@ -125,7 +125,14 @@ llvm::Error Step::check() const {
 static bool isNestedDeeply(StringRef text) {
   constexpr int kMaxDepth = 16;
   int depth = 0;
+  bool inString = false, escaped = false;
   for (char character : text) {
+    // Brackets of a comment nest nothing.
+    if (character == '"' && !escaped)
+      inString = !inString;
+    escaped = inString && character == '\\' && !escaped;
+    if (inString)
+      continue;
     depth += character == '[' || character == '{';
     depth -= character == ']' || character == '}';
     if (depth > kMaxDepth)

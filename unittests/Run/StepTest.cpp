@@ -44,6 +44,7 @@ TEST(Step, NamesPathAndValueOfErrors) {
         << text.str() << ": " << error;
   };
   expectError("{", "not JSON");
+  expectError(std::string(200000, '['), "nested too deeply");
   expectError("[]", "expected a JSON object");
   expectError("{}", "'query_lens' is missing");
   expectError(R"({"query_lens": 3, "context_lens": []})",
