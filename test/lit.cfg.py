@@ -25,8 +25,11 @@ for directory in (config.llvm_tools_dir, tools_dir):
     llvm_config.with_environment("PATH", directory, append_path=True)
 
 # LLVM is not instrumented: its containers cross into code that is, and what it
-# keeps until the process ends looks leaked.
-config.environment["ASAN_OPTIONS"] = "detect_container_overflow=0:detect_leaks=0"
+# keeps until the process ends looks leaked. Its bump allocators too: our copies of
+# their inline functions poison a slab that LLVM's then hands out without a word.
+config.environment["ASAN_OPTIONS"] = ":".join(
+    ["detect_container_overflow=0", "detect_leaks=0", "allow_user_poisoning=0"]
+)
 config.environment["UBSAN_OPTIONS"] = "print_stacktrace=1"
 
 config.substitutions += [
