@@ -9,7 +9,7 @@
 #ifndef SHARDQ_LIB_CONVERSION_LOOPS_KERNELS_H
 #define SHARDQ_LIB_CONVERSION_LOOPS_KERNELS_H
 
-#include "LoopBuilder.h"
+#include "../Utils/LoopBuilder.h"
 #include "shardq/IR/ShardQ.h"
 
 namespace mlir::shardq {

@@ -1,7 +1,7 @@
 //===- LoopBuilder.h - Writes loops over buffers ----------------*- C++ -*-===//
 
-#ifndef SHARDQ_LIB_CONVERSION_LOOPS_LOOPBUILDER_H
-#define SHARDQ_LIB_CONVERSION_LOOPS_LOOPBUILDER_H
+#ifndef SHARDQ_LIB_CONVERSION_UTILS_LOOPBUILDER_H
+#define SHARDQ_LIB_CONVERSION_UTILS_LOOPBUILDER_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -68,4 +68,4 @@ public:
 
 } // namespace mlir::shardq
 
-#endif // SHARDQ_LIB_CONVERSION_LOOPS_LOOPBUILDER_H
+#endif // SHARDQ_LIB_CONVERSION_UTILS_LOOPBUILDER_H
