@@ -71,6 +71,9 @@ pipelines() {
   echo "## Out of the dialect"
   generate -gen-pass-doc include/shardq/Conversion/Passes.td
   echo
+  echo "## Into binaries"
+  generate -gen-pass-doc include/shardq/Target/Passes.td
+  echo
   echo "## Pipelines"
   pipelines
 } >"$new/Passes.md"

@@ -4,6 +4,7 @@
 # writes what it read as text and as bytecode, reads both back and compares.
 
 import os
+import shutil
 
 import lit.formats
 import lit.llvm
@@ -47,6 +48,14 @@ config.substitutions += [
 if os.environ.get("SHARDQ_ROUNDTRIP") == "1":
     llvm_config.add_tool_substitutions(
         [ToolSubst("shardq-opt", extra_args=["--verify-roundtrip"])], [tools_dir])
+
+# NVIDIA's assembler, where shardq-assemble-kernels finds it.
+if "CUDA_HOME" in os.environ:
+    config.environment["CUDA_HOME"] = os.environ["CUDA_HOME"]
+for directory in (os.path.join(os.environ.get("CUDA_HOME", "/nowhere"), "bin"),
+                  "/usr/local/cuda/bin", config.environment["PATH"]):
+    if shutil.which("ptxas", path=directory):
+        config.available_features.add("ptxas")
 
 if config.sanitizers:
     config.available_features.add("sanitizer")

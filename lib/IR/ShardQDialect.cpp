@@ -81,6 +81,8 @@ LogicalResult ShardQDialect::verifyRegionArgAttribute(Operation *op, unsigned,
   if (!function)
     return op->emitOpError() << "cannot carry '" << attr.getName().getValue()
                              << "': expected on a function";
+  if (attr.getName() == kResultAttrName && isa<UnitAttr>(attr.getValue()))
+    return success();
   return verifySplit(op, "argument", index, function.getArgumentTypes()[index],
                      attr);
 }
@@ -99,9 +101,13 @@ LogicalResult ShardQDialect::verifyRegionResultAttribute(Operation *op,
 
 LogicalResult ShardQDialect::verifyOperationAttribute(Operation *op,
                                                       NamedAttribute attr) {
-  return op->emitOpError() << "has attribute '" << attr.getName().getValue()
-                           << "': ShardQ has no attributes of operations, "
-                              "'shardq.split' stands on function arguments "
+  // Their contents are read, and checked, by one pass.
+  if (attr.getName() == kKernelsAttrName ||
+      attr.getName() == kResourcesAttrName)
+    return success();
+  return op->emitOpError() << "has unknown attribute '"
+                           << attr.getName().getValue()
+                           << "': 'shardq.split' stands on function arguments "
                               "and results";
 }
 

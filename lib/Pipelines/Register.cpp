@@ -2,19 +2,26 @@
 
 #include "shardq/Pipelines/Register.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Target/LLVM/NVVM/Target.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Pipelines/Pipelines.h"
+#include "shardq/Target/Passes.h"
 #include "shardq/Transforms/Passes.h"
 
 void mlir::shardq::registerAll(DialectRegistry &registry) {
   registry.insert<ShardQDialect>();
   registerBufferizableOpInterfaceExternalModels(registry);
+  // gpu-module-to-binary looks both up in the context.
+  registerAllGPUToLLVMIRTranslations(registry);
+  NVVM::registerNVVMTargetInterfaceExternalModels(registry);
   // The pass registry does not take a pass twice, and a plugin's dialect and
   // pass hooks both come here.
   [[maybe_unused]] static const bool once = [] {
     registerShardQTransformsPasses();
     registerShardQConversionPasses();
+    registerShardQTargetPasses();
     registerPipelines();
     return true;
   }();

@@ -81,7 +81,7 @@
 
 // -----
 
-// expected-error @+1 {{'test.op' op has attribute 'shardq.split': ShardQ has no attributes of operations, 'shardq.split' stands on function arguments and results}}
+// expected-error @+1 {{'test.op' op has unknown attribute 'shardq.split': 'shardq.split' stands on function arguments and results}}
 "test.op"() {shardq.split = #shardq.split<@ranks, 0 over "tp">} : () -> ()
 
 // -----

@@ -47,6 +47,12 @@ struct PeerMemoryResource : SideEffects::Resource::Base<PeerMemoryResource> {
 
 /// Function argument and result attribute that holds a SplitAttr.
 inline constexpr StringLiteral kSplitAttrName = "shardq.split";
+/// Unit attribute of function arguments: the callee writes a result there.
+inline constexpr StringLiteral kResultAttrName = "shardq.result";
+/// Op attributes of lowered GPU modules: the kernels that a binary has, and what
+/// each of them takes; see --shardq-assemble-kernels.
+inline constexpr StringLiteral kKernelsAttrName = "shardq.kernels";
+inline constexpr StringLiteral kResourcesAttrName = "shardq.resources";
 
 /// The mesh and axis that `op` names by its `mesh` and `axis` attributes; a
 /// null axis where either does not exist.
