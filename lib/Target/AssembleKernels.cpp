@@ -105,8 +105,11 @@ void ImageWriter::writeGlobal(StringRef name, Type type,
 
 void ImageWriter::writeFunction(llvm::function_ref<Value()> result) {
   OpBuilder::InsertionGuard guard(b);
-  auto function = LLVM::LLVMFuncOp::create(
-      b, kImageFunction, LLVM::LLVMFunctionType::get(pointer, {}));
+  // Launches that call it have declared it.
+  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(kImageFunction);
+  if (!function)
+    function = LLVM::LLVMFuncOp::create(
+        b, kImageFunction, LLVM::LLVMFunctionType::get(pointer, {}));
   b.setInsertionPointToStart(function.addEntryBlock(b));
   LLVM::ReturnOp::create(b, result());
 }
@@ -198,9 +201,13 @@ FailureOr<gpu::BinaryOp> ShardQAssembleKernelsPass::findBinary() {
                           "shardq-assemble-kernels");
   for (Operation &op : *module.getBody()) {
     auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
-    if (name && (name.getValue() == kImageFunction ||
-                 name.getValue().starts_with("shardq_image") ||
-                 name.getValue().starts_with("shardq_kernel_name_")))
+    auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+    bool declares = function && function.isExternal() &&
+                    function.getName() == kImageFunction;
+    if (name && !declares &&
+        (name.getValue() == kImageFunction ||
+         name.getValue().starts_with("shardq_image") ||
+         name.getValue().starts_with("shardq_kernel_name_")))
       return op.emitOpError("is named ")
              << name << ", which is a name of the embedded kernels";
   }
@@ -342,7 +349,7 @@ void ShardQAssembleKernelsPass::runOnOperation() {
   ModuleOp module = getOperation();
   if (optLevel < 0 || optLevel > 3) {
     module.emitError("shardq-assemble-kernels: opt-level is ")
-        << optLevel << ", expected 0 to 3";
+        << optLevel.getValue() << ", expected 0 to 3";
     return signalPassFailure();
   }
   FailureOr<gpu::BinaryOp> binary = findBinary();

@@ -4,6 +4,8 @@
 // CHECK: llvm.func @shardq_module_image() -> !llvm.ptr
 // CHECK-NEXT: %[[NULL:.*]] = llvm.mlir.zero : !llvm.ptr
 // CHECK-NEXT: llvm.return %[[NULL]]
+// CHECK-NOT: shardq_module_image
+llvm.func @shardq_module_image() -> !llvm.ptr
 func.func @nothing() {
   return
 }
