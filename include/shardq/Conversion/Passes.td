@@ -32,4 +32,48 @@ def ConvertShardQToRuntime : Pass<"convert-shardq-to-runtime", "::mlir::ModuleOp
     "::mlir::scf::SCFDialect"];
 }
 
+def ConvertShardQToGPU : Pass<"convert-shardq-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "Turns ShardQ ops on buffers into launches of GPU kernels";
+  let description = [{
+    Each function becomes host code that launches kernels on one stream and reads nothing
+    back. What is loaded from memory (row counts, the gate) is known on the device only: each
+    kernel computes it again where it uses it, branches on it are laid flat and become
+    conditions of kernels, and buffers whose size it is are as large as a bound that the host
+    knows. Results become trailing arguments marked `shardq.result`, written in place where
+    they can be. A buffer is freed after its last use.
+
+    Functions must not call each other (inline first), and every loop has bounds that the host
+    knows.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let options = [
+    Option<"scratchBytes", "scratch-bytes", "int64_t", /*default=*/"int64_t(1) << 28",
+           "Memory for indexer scores: more rows than fit are scored in turns">];
+}
+
+def ShareKernels : Pass<"shardq-share-kernels", "::mlir::ModuleOp"> {
+  let summary = "Makes launches of equal kernels launch one";
+  let description = [{
+    Outlining makes a kernel of every launch. Of kernels that differ in nothing but their
+    names the first stays, so that 61 layers have the kernels of one.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect"];
+}
+
+def ConvertLaunchesToRuntime : Pass<"convert-launches-to-runtime", "::mlir::ModuleOp"> {
+  let summary = "Turns launches and device memory into calls of the runtime";
+  let description = [{
+    `gpu.launch_func` becomes `shardq_rt_launch`, on the context's stream, and `memref.alloc`
+    and `memref.dealloc` take from and give to the context's arena. The kernels' names, threads
+    and dynamic shared memory become the attribute `shardq.kernels` of their `gpu.binary`, in
+    the order in which calls number them. Runs behind `convert-shardq-to-runtime`, which
+    provides the context, and `gpu-module-to-binary`.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
+}
+
 #endif // SHARDQ_CONVERSION_PASSES

@@ -216,4 +216,21 @@ def ShardQ_PeerViewOp : ShardQ_Op<"peer_view", [Pure, AllTypesMatch<["source", "
   let hasVerifier = 1;
 }
 
+def ShardQ_DeviceContextOp : ShardQ_Op<"device_context", [Pure]> {
+  let summary = "address of the runtime's state in device memory";
+  let description = [{
+    What kernels hand to the device library: where inboxes, flags and epochs of this rank's
+    slot are. It stays the same for as long as the communicator lives.
+
+    ```mlir
+    func.func @state() -> index {
+      %state = shardq.device_context : index
+      return %state : index
+    }
+    ```
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 #endif // SHARDQ_IR_SHARDQBUFFEROPS

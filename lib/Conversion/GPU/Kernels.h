@@ -26,7 +26,14 @@ struct KernelShape {
   int64_t dynamicShared = 0; // bytes
 };
 
+/// The `gpu.module` of all kernels of a program.
+inline constexpr StringLiteral kKernelModuleName = "shardq_kernels";
+
 //===--- Attention, indexer, top-k ----------------------------------------===//
+
+/// Fail with a diagnostic where an op's types have no kernel.
+LogicalResult verifySparseMlaKernel(SparseMlaOp op);
+LogicalResult verifyIndexerKernel(IndexerOp op);
 
 KernelShape getSparseMlaShape(SparseMlaOp op);
 void emitSparseMlaKernel(KernelBuilder &b, SparseMlaOp op, ValueRange args);
@@ -49,10 +56,38 @@ KernelShape getTopKShape(int64_t k);
 void emitTopKKernel(KernelBuilder &b, int64_t k, bool holes, Value scores,
                     Value visible, Value firstRow, Value result);
 
-//===--- Rows, steps, exchanges -------------------------------------------===//
+//===--- Rows and steps ---------------------------------------------------===//
 
+/// expand_rows, convert_indices, local_rows (and this rank's coordinate),
+/// take_rows, memref.copy, linalg.fill, memref.store; count_decode_rows and
+/// split_gate, with memref<1xi64> behind the operands for the result.
 KernelShape getRowShape(Operation *op);
 void emitRowKernel(KernelBuilder &b, Operation *op, ValueRange args);
+
+/// zigzag_split in two kernels. Behind the operands stands a buffer of
+/// memref<?x(ranks + 2)xi32> with as many rows as query_start has entries: for
+/// each request, the tokens of each rank in the requests before it, then the row
+/// where it begins and its length. The first kernel is one block and writes it
+/// and rank_offsets, the second the token ids.
+KernelShape getSplitCountShape(int64_t ranks);
+void emitSplitCountKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
+KernelShape getSplitIdsShape(int64_t ranks);
+void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
+
+//===--- Exchanges --------------------------------------------------------===//
+
+/// push, signal and wait. Behind the operands stand this rank in the mesh, its
+/// coordinate along the axis, and the address of the device context, all of
+/// index type. Signal and wait are one block.
+KernelShape getExchangeShape(Operation *op);
+void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
+
+/// `address`, of index type, as `!llvm.ptr`.
+Value toPointer(OpBuilder &b, Location loc, Value address);
+
+/// 1 where `pointer` of a buffer's first element, and each of its strides but
+/// the last in bytes, are multiples of 16, and the last stride is 1.
+Value isAligned16(KernelBuilder &b, Value buffer);
 
 } // namespace mlir::shardq
 

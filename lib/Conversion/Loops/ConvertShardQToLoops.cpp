@@ -1,5 +1,6 @@
 //===- ConvertShardQToLoops.cpp - One kernel per set of static facts ------===//
 
+#include "../Utils/Operands.h"
 #include "Kernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -9,7 +10,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
@@ -38,30 +38,6 @@ static Type getKernelType(Type type) {
       StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
   return MemRefType::get(shape, buffer.getElementType(), layout,
                          buffer.getMemorySpace());
-}
-
-/// `shardq_sparse_mla_16x512_16x64_576_2048_16x512_bf16`: what tells kernels
-/// of one op apart most of the time.
-static std::string getKernelName(Operation *op) {
-  std::string name = op->getName().getStringRef().str();
-  std::replace(name.begin(), name.end(), '.', '_');
-  llvm::raw_string_ostream stream(name);
-  Type element;
-  for (Type type : op->getOperandTypes()) {
-    auto buffer = dyn_cast<MemRefType>(type);
-    if (!buffer)
-      continue;
-    if (isa<FloatType>(buffer.getElementType()) && !element)
-      element = buffer.getElementType();
-    if (buffer.getRank() < 2 ||
-        ShapedType::isDynamicShape(buffer.getShape().drop_front()))
-      continue;
-    stream << "_";
-    llvm::interleave(buffer.getShape().drop_front(), stream, "x");
-  }
-  if (element)
-    stream << "_" << element;
-  return name;
 }
 
 namespace {
@@ -126,23 +102,6 @@ ConvertShardQToLoopsPass::getKernel(Operation *op, ArrayRef<Type> types) {
   return kernel;
 }
 
-/// Which block of the heads this rank has: its joint coordinate along the
-/// sharding's axes, the first slowest.
-static Value getHeadBlock(OpBuilder &builder, Location loc, SparseMlaOp op) {
-  ShardingAttr sharding = op.getShardingAttr();
-  Value block = arith::ConstantIndexOp::create(builder, loc, 0);
-  for (StringAttr name : sharding.getAxes()) {
-    MeshAxis over = lookupMeshAxis(op, sharding.getMesh(), name);
-    Value size =
-        arith::ConstantIndexOp::create(builder, loc, over.axis.getSize());
-    Value coordinate = RankOp::create(builder, loc, builder.getIndexType(),
-                                      sharding.getMesh(), name);
-    block = arith::MulIOp::create(builder, loc, block, size);
-    block = arith::AddIOp::create(builder, loc, block, coordinate);
-  }
-  return block;
-}
-
 /// Positions of the operands that have one entry per row, results included.
 static SmallVector<unsigned> getRowPositions(Operation *op) {
   SmallVector<unsigned> positions;
@@ -204,25 +163,8 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   Location loc = op->getLoc();
   SmallVector<Value> operands(op->getOperands());
 
-  // A sink of all heads: the kernel sees this rank's.
-  if (auto attention = dyn_cast<SparseMlaOp>(op);
-      attention && attention.getSink()) {
-    int64_t heads = attention.getNumHeads();
-    for (Value &operand : operands) {
-      if (operand != attention.getSink() ||
-          cast<MemRefType>(operand.getType()).getDimSize(0) == heads)
-        continue;
-      Value block = getHeadBlock(builder, loc, attention);
-      Value first = arith::MulIOp::create(
-          builder, loc, block,
-          arith::ConstantIndexOp::create(builder, loc, heads));
-      operand = memref::SubViewOp::create(
-          builder, loc, operand, ArrayRef<OpFoldResult>{first},
-          ArrayRef<OpFoldResult>{builder.getIndexAttr(heads)},
-          ArrayRef<OpFoldResult>{builder.getIndexAttr(1)});
-    }
-  }
-
+  if (auto attention = dyn_cast<SparseMlaOp>(op))
+    takeOwnSink(builder, attention, operands);
   holdToCommonRows(builder, op, operands);
   SmallVector<Type> types;
   for (Value &operand : operands) {

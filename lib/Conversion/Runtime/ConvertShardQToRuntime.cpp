@@ -62,6 +62,7 @@ private:
 
   // Ops.
   void lower(RankOp op);
+  void lower(DeviceContextOp op);
   void lower(WorkspaceOp op);
   void lower(PeerViewOp op);
   template <typename OpTy> void lowerFlag(OpTy op, StringRef function);
@@ -86,7 +87,8 @@ private:
 //===----------------------------------------------------------------------===//
 
 static bool isHostOp(Operation *op) {
-  return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp>(op);
+  return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
+             DeviceContextOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -381,6 +383,13 @@ void RuntimeLowering::lower(RankOp op) {
       Value(arith::IndexCastOp::create(b, b.getIndexType(), rank)));
 }
 
+void RuntimeLowering::lower(DeviceContextOp op) {
+  Value address = call("shardq_rt_device", pointer, {getContext(op)});
+  Value number = LLVM::PtrToIntOp::create(b, i64, address);
+  op.replaceAllUsesWith(
+      Value(arith::IndexCastOp::create(b, b.getIndexType(), number)));
+}
+
 void RuntimeLowering::lower(WorkspaceOp op) {
   auto type = cast<MemRefType>(op.getType());
   SmallVector<Value> sizes, strides;
@@ -582,8 +591,9 @@ LogicalResult RuntimeLowering::run() {
     b.setLoc(op->getLoc());
     b.setInsertionPoint(op);
     bool known = llvm::TypeSwitch<Operation *, bool>(op)
-                     .Case<RankOp, WorkspaceOp, PeerViewOp, CountDecodeRowsOp,
-                           ZigzagSplitOp, SplitGateOp, TapOp>([&](auto op) {
+                     .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
+                           CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp,
+                           TapOp>([&](auto op) {
                        lower(op);
                        return true;
                      })

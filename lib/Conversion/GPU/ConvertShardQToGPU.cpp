@@ -1,0 +1,628 @@
+//===- ConvertShardQToGPU.cpp - Host code that launches kernels -----------===//
+//
+// One walk over a function in program order. Branches on device values are laid
+// flat, and each op that touches memory becomes a `gpu.launch` whose body first
+// computes the device values it needs, and does nothing where its branch was not
+// taken. docs/Rationale.md, "The GPU target".
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Utils/Operands.h"
+#include "DeviceValues.h"
+#include "FreeBuffers.h"
+#include "Kernels.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Iterators.h"
+#include "shardq/Analysis/Placement.h"
+#include "shardq/Conversion/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_CONVERTSHARDQTOGPU
+#include "shardq/Conversion/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+namespace {
+
+/// Lowers one function.
+class FunctionLowering {
+public:
+  FunctionLowering(func::FuncOp function, int64_t scratchBytes)
+      : function(function), scratchBytes(scratchBytes),
+        context(function.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
+
+  LogicalResult moveResultsToArguments();
+  void sinkCopiesIntoBranches();
+  void writeResultsInPlace();
+
+  LogicalResult lowerOps(ArrayRef<Operation *> ops, Value predicate);
+  LogicalResult lowerOp(Operation *op, Value predicate);
+  LogicalResult flatten(scf::IfOp op, Value predicate);
+  LogicalResult lowerAlloc(memref::AllocOp op);
+  LogicalResult lowerIndexer(IndexerOp op, Value predicate);
+  LogicalResult lowerScalar(Operation *op, Value predicate);
+  LogicalResult lowerSplit(ZigzagSplitOp op, Value predicate);
+  LogicalResult lowerTopK(TopKOp op, Value predicate);
+  LogicalResult lowerTap(TapOp op, Value predicate);
+
+  void launch(Operation *op, Twine name, const KernelShape &shape, Value rows,
+              ValueRange operands, Value predicate, Emit emit);
+  FailureOr<Value> getRows(Operation *op);
+  LogicalResult verifyHostOnly();
+
+  func::FuncOp function;
+  int64_t scratchBytes;
+  MLIRContext *context;
+  DeviceValues values;
+  Value device;
+  SmallVector<Operation *> lowered;
+};
+
+struct ConvertShardQToGPUPass
+    : public shardq::impl::ConvertShardQToGPUBase<ConvertShardQToGPUPass> {
+  using ConvertShardQToGPUBase::ConvertShardQToGPUBase;
+  void runOnOperation() override;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+/// Results become trailing arguments that the caller owns.
+LogicalResult FunctionLowering::moveResultsToArguments() {
+  FunctionType type = function.getFunctionType();
+  auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
+  for (auto [i, result] : llvm::enumerate(type.getResults())) {
+    if (!isa<MemRefType>(result))
+      return function.emitOpError("result #")
+             << i << " is " << result
+             << ", but host code of the GPU target returns buffers only";
+    NamedAttrList attrs(function.getResultAttrDict(i));
+    attrs.set(kResultAttrName, UnitAttr::get(context));
+    if (failed(function.insertArgument(function.getNumArguments(), result,
+                                       attrs.getDictionary(context),
+                                       function.getLoc())))
+      return function.emitOpError("cannot take its results as arguments");
+  }
+  unsigned firstOut = function.getNumArguments() - type.getNumResults();
+  OpBuilder b(terminator);
+  for (auto [i, value] : llvm::enumerate(terminator.getOperands()))
+    memref::CopyOp::create(b, function.getLoc(), value,
+                           function.getArgument(firstOut + i));
+  terminator->setOperands({});
+  llvm::BitVector all(type.getNumResults(), true);
+  return function.eraseResults(all);
+}
+
+/// `copy %if#0, %out` behind a branch becomes a copy at the end of each side,
+/// which is then written in place.
+void FunctionLowering::sinkCopiesIntoBranches() {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    SmallVector<memref::CopyOp> copies;
+    function.walk([&](memref::CopyOp copy) { copies.push_back(copy); });
+    for (memref::CopyOp copy : copies) {
+      auto branch = copy.getSource().getDefiningOp<scf::IfOp>();
+      auto target = dyn_cast<BlockArgument>(copy.getTarget());
+      if (!branch || !target || target.getOwner() != &function.front() ||
+          !copy.getSource().hasOneUse() ||
+          branch->getBlock() != copy->getBlock())
+        continue;
+      unsigned index = cast<OpResult>(copy.getSource()).getResultNumber();
+      for (Region *side : {&branch.getThenRegion(), &branch.getElseRegion()}) {
+        Operation *yield = side->front().getTerminator();
+        OpBuilder b(yield);
+        memref::CopyOp::create(b, copy.getLoc(), yield->getOperand(index),
+                               target);
+      }
+      copy.erase();
+      // The result is not used any more; canonicalization drops it.
+      changed = true;
+    }
+  }
+}
+
+static Value stripCasts(Value value) {
+  while (auto cast = value.getDefiningOp<memref::CastOp>())
+    value = cast.getSource();
+  return value;
+}
+
+/// A buffer whose last use is to be copied to a result is the result: results
+/// are written by copies only, one in each branch, so nothing else is lost.
+void FunctionLowering::writeResultsInPlace() {
+  for (BlockArgument argument : function.getArguments()) {
+    if (!function.getArgAttr(argument.getArgNumber(), kResultAttrName))
+      continue;
+    SmallVector<memref::CopyOp> copies;
+    for (Operation *user : argument.getUsers())
+      copies.push_back(cast<memref::CopyOp>(user));
+    for (memref::CopyOp copy : copies) {
+      auto alloc = stripCasts(copy.getSource()).getDefiningOp<memref::AllocOp>();
+      if (!alloc || alloc->getBlock() != copy->getBlock() ||
+          alloc.getType() != argument.getType())
+        continue;
+      // Sizes are those of the buffer: the caller's may have more rows.
+      OpBuilder b(alloc);
+      for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+        if (auto dim = dyn_cast<memref::DimOp>(user))
+          if (std::optional<int64_t> index = dim.getConstantIndex();
+              index && alloc.getType().isDynamicDim(*index)) {
+            unsigned position = alloc.getType().getDynamicDimIndex(*index);
+            dim.replaceAllUsesWith(alloc.getDynamicSizes()[position]);
+          }
+      copy.erase();
+      Value source = alloc;
+      source.replaceAllUsesWith(argument);
+      alloc.erase();
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Control flow
+//===----------------------------------------------------------------------===//
+
+LogicalResult FunctionLowering::flatten(scf::IfOp op, Value predicate) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value condition = op.getCondition();
+  Value taken = predicate
+                    ? Value(arith::AndIOp::create(b, loc, predicate, condition))
+                    : condition;
+  Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
+  Value inverse = arith::XOrIOp::create(b, loc, condition, yes);
+  Value notTaken =
+      predicate ? Value(arith::AndIOp::create(b, loc, predicate, inverse))
+                : inverse;
+
+  SmallVector<Value> results[2];
+  SmallVector<Operation *> ops[2];
+  for (auto [i, region] : llvm::enumerate(op->getRegions())) {
+    if (region.empty())
+      continue;
+    Block &block = region.front();
+    results[i] = llvm::to_vector(block.getTerminator()->getOperands());
+    block.getTerminator()->erase();
+    for (Operation &nested : block)
+      ops[i].push_back(&nested);
+    op->getBlock()->getOperations().splice(op->getIterator(),
+                                           block.getOperations());
+  }
+  b.setInsertionPoint(op);
+  for (auto [result, then, otherwise] :
+       llvm::zip(op.getResults(), results[0], results[1])) {
+    if (result.use_empty())
+      continue;
+    result.replaceAllUsesWith(
+        arith::SelectOp::create(b, loc, condition, then, otherwise).getResult());
+  }
+  op.erase();
+  if (failed(lowerOps(ops[0], taken)))
+    return failure();
+  return lowerOps(ops[1], notTaken);
+}
+
+LogicalResult FunctionLowering::lowerOps(ArrayRef<Operation *> ops,
+                                         Value predicate) {
+  for (Operation *op : ops)
+    if (failed(lowerOp(op, predicate)))
+      return failure();
+  return success();
+}
+
+static SmallVector<Operation *> getOps(Block &block) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
+  return ops;
+}
+
+/// The bound of a size in place of the size, and a view of what is there.
+LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
+  if (llvm::none_of(op.getDynamicSizes(),
+                    [&](Value size) { return values.isDevice(size); }))
+    return success();
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  MemRefType type = op.getType();
+  SmallVector<Value> bounds;
+  SmallVector<OpFoldResult> sizes;
+  auto dynamic = op.getDynamicSizes().begin();
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  for (int64_t size : type.getShape()) {
+    if (!ShapedType::isDynamic(size)) {
+      sizes.push_back(b.getIndexAttr(size));
+      continue;
+    }
+    Value known = *dynamic++;
+    Value bound = values.getBound(b, loc, known);
+    if (!bound)
+      return op.emitOpError("has a size that only the device knows, and the "
+                            "function has no step that bounds it");
+    bounds.push_back(bound);
+    if (values.isDevice(known)) {
+      known = arith::MaxSIOp::create(b, loc, known, zero);
+      known = arith::MinSIOp::create(b, loc, known, bound);
+    }
+    sizes.push_back(known);
+  }
+  Value whole = memref::AllocOp::create(b, loc, type, bounds,
+                                        op.getAlignmentAttr());
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(type.getRank(), b.getIndexAttr(1));
+  Value view =
+      memref::SubViewOp::create(b, loc, whole, offsets, sizes, ones);
+  if (view.getType() != type)
+    view = memref::CastOp::create(b, loc, type, view);
+  op.replaceAllUsesWith(view);
+  op.erase();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+/// A bound of the rows that a kernel works through: those of its results, or
+/// of the step.
+FailureOr<Value> FunctionLowering::getRows(Operation *op) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Value buffer;
+  if (auto twoForms = dyn_cast<TwoFormOpInterface>(op);
+      twoForms && !twoForms.getOuts().empty())
+    buffer = twoForms.getOuts().front();
+  else if (auto push = dyn_cast<PushOp>(op))
+    buffer = push.getIds();
+  else if (auto copy = dyn_cast<memref::CopyOp>(op))
+    buffer = copy.getTarget();
+  else if (auto fill = dyn_cast<linalg::FillOp>(op))
+    buffer = fill.getOutputs().front();
+  if (!buffer || cast<MemRefType>(buffer.getType()).getRank() == 0)
+    return Value(arith::ConstantIndexOp::create(b, loc, 1));
+  Value rows = values.getDimBound(b, loc, buffer, 0);
+  if (!rows)
+    return op->emitOpError("has a number of rows that only the device knows, and "
+                           "the function has no step that bounds it");
+  return rows;
+}
+
+void FunctionLowering::launch(Operation *op, Twine name,
+                              const KernelShape &shape, Value rows,
+                              ValueRange operands, Value predicate, Emit emit) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value blocks = arith::MulIOp::create(
+      b, loc, rows, arith::ConstantIndexOp::create(b, loc, shape.blocksPerRow));
+  blocks = arith::MinSIOp::create(
+      b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.maxBlocks));
+  blocks = arith::MaxSIOp::create(b, loc, blocks, one);
+  Value threads = arith::ConstantIndexOp::create(b, loc, shape.threads);
+  Value shared;
+  if (shape.dynamicShared)
+    shared = arith::ConstantIntOp::create(b, loc, shape.dynamicShared, 32);
+  auto op_ = gpu::LaunchOp::create(
+      b, loc, blocks, one, one, threads, one, one, shared, Type(), ValueRange{},
+      TypeRange{}, TypeRange{}, Value(), Value(), Value(),
+      FlatSymbolRefAttr::get(context, kKernelModuleName),
+      FlatSymbolRefAttr::get(context, name.str()));
+  KernelBuilder k(loc, b.getListener(), context, shape.threads);
+  k.setInsertionPointToStart(&op_.getBody().front());
+  Operation *end = gpu::TerminatorOp::create(k);
+  k.setInsertionPoint(end);
+
+  IRMapping copies;
+  Value address;
+  if (llvm::any_of(operands, [&](Value v) { return values.isDevice(v); }) ||
+      (predicate && values.isDevice(predicate)))
+    address = toPointer(k, loc, device);
+  auto body = [&] {
+    SmallVector<Value> args;
+    for (Value operand : operands)
+      args.push_back(values.compute(k, operand, address, copies));
+    emit(k, args);
+  };
+  if (predicate) {
+    Value taken = values.compute(k, predicate, address, copies);
+    k.when(taken, body);
+  } else {
+    body();
+  }
+}
+
+LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
+  if (failed(verifyIndexerKernel(op)))
+    return failure();
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  // Scores of as many rows at a time as the scratch memory holds.
+  Value width = arith::MulIOp::create(
+      b, loc, values.getDimBound(b, loc, op.getTable(), 1),
+      arith::ConstantIndexOp::create(b, loc, op.getBlockSize()));
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  // Scores are read 16 bytes at a time.
+  Value four = arith::ConstantIndexOp::create(b, loc, 4);
+  width = arith::MulIOp::create(
+      b, loc, arith::CeilDivUIOp::create(b, loc, width, four), four);
+  width = arith::MaxSIOp::create(b, loc, width, four);
+  Value chunk = arith::DivUIOp::create(
+      b, loc, arith::ConstantIndexOp::create(b, loc, scratchBytes / 4), width);
+  chunk = arith::MaxSIOp::create(
+      b, loc, arith::MinSIOp::create(b, loc, chunk, *rows), one);
+  auto type = MemRefType::get({ShapedType::kDynamic, ShapedType::kDynamic},
+                              b.getF32Type());
+  Value scores = memref::AllocOp::create(b, loc, type, ValueRange{chunk, width});
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  auto loop = scf::ForOp::create(b, loc, zero, *rows, chunk);
+  // Launches are made in front of an op, which the loop's end is.
+  Operation *at = loop.getBody()->getTerminator();
+  Value first = loop.getInductionVar();
+  SmallVector<Value> operands(op->getOperands());
+  launch(at, getKernelName(op) + "_scores", getIndexerScoresShape(op), chunk,
+         operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitIndexerScoresKernel(k, op, args, first, scores);
+         });
+  SmallVector<Value> selected{op.getVisible(), op.getOuts().front()};
+  int64_t topk = op.getK();
+  launch(at, getKernelName(op) + "_topk", getTopKShape(topk), chunk, selected,
+         predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitTopKKernel(k, topk, /*holes=*/true, scores, args[0], first,
+                          args[1]);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  launch(op, getKernelName(op), getTopKShape(op.getK()), *rows,
+         op->getOperands(), predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitTopKKernel(k, op.getK(), /*holes=*/false, args[0], args[1],
+                          k.index(0), args[2]);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+/// count_decode_rows and split_gate: a number in memory, loaded where it is
+/// used.
+LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  auto type = MemRefType::get({1}, b.getI64Type());
+  Value cell = memref::AllocOp::create(b, loc, type);
+  SmallVector<Value> operands(op->getOperands());
+  operands.push_back(cell);
+  launch(op, getKernelName(op), getRowShape(op),
+         arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitRowKernel(k, op, args);
+         });
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value number = memref::LoadOp::create(b, loc, cell, zero);
+  Value result;
+  if (op->getResult(0).getType().isIndex())
+    result = arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+  else
+    result = arith::CmpIOp::create(
+        b, loc, arith::CmpIPredicate::ne, number,
+        arith::ConstantIntOp::create(b, loc, 0, 64));
+  op->getResult(0).replaceAllUsesWith(result);
+  lowered.push_back(op);
+  return success();
+}
+
+/// Counts first, by one block, then token ids by many.
+LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  if (!values.isDevice(op.getRows()))
+    values.setStepRows(op.getRows());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  int64_t ranks = over.axis.getSize();
+  Value starts = values.getDimBound(b, loc, op.getQueryStart(), 0);
+  auto type =
+      MemRefType::get({ShapedType::kDynamic, ranks + 2}, b.getI32Type());
+  Value before = memref::AllocOp::create(b, loc, type, ValueRange{starts});
+  SmallVector<Value> operands(op->getOperands());
+  operands.push_back(before);
+  launch(op, getKernelName(op) + "_count", getSplitCountShape(ranks),
+         arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitSplitCountKernel(k, ranks, args);
+         });
+  launch(op, getKernelName(op) + "_ids", getSplitIdsShape(ranks), starts,
+         operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitSplitIdsKernel(k, ranks, args);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+/// Where a value is looked at from the host, the device says how many rows of
+/// it there are: -1 where the branch was not taken.
+LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
+  return op.emitOpError("cannot look at values of the GPU target yet");
+}
+
+LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    if (values.isDevice(branch.getCondition()))
+      return flatten(branch, predicate);
+    for (Region &region : branch->getRegions())
+      if (!region.empty() &&
+          failed(lowerOps(getOps(region.front()), predicate)))
+        return failure();
+    return success();
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op)) {
+    for (Value bound : {loop.getLowerBound(), loop.getUpperBound(),
+                        loop.getStep()})
+      if (values.isDevice(bound))
+        return op->emitOpError("has a bound that only the device knows");
+    if (failed(lowerOps(getOps(*loop.getBody()), predicate)))
+      return failure();
+    for (Value carried : loop.getYieldedValues())
+      if (values.isDevice(carried))
+        return op->emitOpError("carries a value to its next turn that only the "
+                               "device knows: ")
+               << carried.getType();
+    return success();
+  }
+  if (auto alloc = dyn_cast<memref::AllocOp>(op))
+    return lowerAlloc(alloc);
+  if (auto inbox = dyn_cast<WorkspaceOp>(op)) {
+    values.noteWorkspace(inbox);
+    return success();
+  }
+  if (auto tap = dyn_cast<TapOp>(op))
+    return lowerTap(tap, predicate);
+  if (isa<CountDecodeRowsOp, SplitGateOp>(op))
+    return lowerScalar(op, predicate);
+  if (auto split = dyn_cast<ZigzagSplitOp>(op))
+    return lowerSplit(split, predicate);
+  if (auto indexer = dyn_cast<IndexerOp>(op))
+    return lowerIndexer(indexer, predicate);
+  if (auto topk = dyn_cast<TopKOp>(op))
+    return lowerTopK(topk, predicate);
+  if (isMemoryEffectFree(op) ||
+      isa<memref::LoadOp, memref::AssumeAlignmentOp, RankOp>(op))
+    return success();
+
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  if (auto attention = dyn_cast<SparseMlaOp>(op)) {
+    if (failed(verifySparseMlaKernel(attention)))
+      return failure();
+    takeOwnSink(b, attention, operands);
+    FailureOr<Value> rows = getRows(op);
+    if (failed(rows))
+      return failure();
+    launch(op, getKernelName(op), getSparseMlaShape(attention), *rows, operands,
+           predicate, [&](KernelBuilder &k, ValueRange args) {
+             emitSparseMlaKernel(k, attention, args);
+           });
+    lowered.push_back(op);
+    return success();
+  }
+  if (isa<PushOp, SignalOp, WaitOp>(op)) {
+    // Where this rank stands is known on the host.
+    auto mesh = op->getAttrOfType<FlatSymbolRefAttr>("mesh");
+    auto axis = op->getAttrOfType<StringAttr>("axis");
+    Location loc = op->getLoc();
+    operands.push_back(
+        RankOp::create(b, loc, b.getIndexType(), mesh, StringAttr()));
+    operands.push_back(RankOp::create(b, loc, b.getIndexType(), mesh, axis));
+    operands.push_back(device);
+    FailureOr<Value> rows = getRows(op);
+    if (failed(rows))
+      return failure();
+    launch(op, getKernelName(op), getExchangeShape(op), *rows, operands,
+           predicate, [&](KernelBuilder &k, ValueRange args) {
+             emitExchangeKernel(k, op, args);
+           });
+    if (auto signal = dyn_cast<SignalOp>(op))
+      values.noteSignal(signal.getChannel());
+    lowered.push_back(op);
+    return success();
+  }
+  if (auto local = dyn_cast<LocalRowsOp>(op))
+    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
+                                      local.getMeshAttr(),
+                                      local.getAxisAttr()));
+  if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
+          memref::CopyOp, linalg::FillOp, memref::StoreOp>(op)) {
+    FailureOr<Value> rows = getRows(op);
+    if (failed(rows))
+      return failure();
+    if (auto expand = dyn_cast<ExpandRowsOp>(op);
+        expand && !values.isDevice(expand.getRows()))
+      values.setStepRows(expand.getRows());
+    launch(op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
+           [&](KernelBuilder &k, ValueRange args) {
+             emitRowKernel(k, op, args);
+           });
+    lowered.push_back(op);
+    return success();
+  }
+  return op->emitOpError("has no form on the GPU");
+}
+
+/// What is left must not touch device memory.
+LogicalResult FunctionLowering::verifyHostOnly() {
+  WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<gpu::LaunchOp>(op))
+      return WalkResult::skip();
+    if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      load.emitOpError("reads on the host what is in device memory");
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult FunctionLowering::run() {
+  if (!llvm::hasSingleElement(function.getBody()))
+    return function.emitOpError("has a control flow graph, which has no form on "
+                                "the GPU: use scf");
+  if (failed(moveResultsToArguments()))
+    return failure();
+  sinkCopiesIntoBranches();
+  writeResultsInPlace();
+  auto b = OpBuilder::atBlockBegin(&function.front());
+  device = DeviceContextOp::create(b, function.getLoc(), b.getIndexType());
+  SmallVector<Operation *> ops = getOps(function.front());
+  if (failed(lowerOps(ArrayRef(ops).drop_front(), Value())))
+    return failure();
+  for (Operation *op : llvm::reverse(lowered))
+    op->erase();
+
+  // Values of the device that kernels have computed for themselves.
+  function.walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
+    if (isOpTriviallyDead(op) ||
+        (op->use_empty() && isa<WorkspaceOp, memref::LoadOp>(op) &&
+         !op->getParentOfType<gpu::LaunchOp>()))
+      op->erase();
+  });
+  freeBuffers(function);
+  return verifyHostOnly();
+}
+
+void ConvertShardQToGPUPass::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (failed(verifyInFunctionsOf(module)) ||
+      failed(verifyOnStridedBuffers(module)))
+    return signalPassFailure();
+  declareDeviceLibrary(module);
+  for (auto function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    if (function.isExternal())
+      continue;
+    if (failed(FunctionLowering(function, scratchBytes).run()))
+      return signalPassFailure();
+  }
+}

@@ -1,0 +1,140 @@
+//===- Copies.cpp - Rows from one buffer to another -----------------------===//
+
+#include "Copies.h"
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+/// Loads of one thread in flight before its first store.
+static constexpr int64_t kUnroll = 4;
+
+static Value loadUnit(KernelBuilder &b, Value pointer, int64_t unit) {
+  if (unit == 16)
+    return b.load16(pointer);
+  return LLVM::LoadOp::create(b, b.getIntegerType(8 * unit), pointer, unit);
+}
+
+static void storeUnit(KernelBuilder &b, Value value, Value pointer,
+                      int64_t unit) {
+  if (unit == 16)
+    return b.store16(value, pointer);
+  LLVM::StoreOp::create(b, value, pointer, unit);
+}
+
+void mlir::shardq::copyChunks(KernelBuilder &b, Value chunks, int64_t unit,
+                              llvm::function_ref<Value(Value)> from,
+                              llvm::function_ref<Value(Value)> to) {
+  int64_t stride = b.numThreads() * kUnroll;
+  Value last = b.sub(chunks, b.index(1));
+  b.loop(
+      b.thread(), chunks,
+      [&](Value first) {
+        SmallVector<Value> at, loaded;
+        for (int64_t i = 0; i < kUnroll; ++i) {
+          at.push_back(b.add(first, b.index(i * b.numThreads())));
+          // Loads need no branch, so that all are in flight at once.
+          loaded.push_back(loadUnit(b, from(b.min(at.back(), last)), unit));
+        }
+        for (int64_t i = 0; i < kUnroll; ++i)
+          b.when(b.less(at[i], chunks),
+                 [&] { storeUnit(b, loaded[i], to(at[i]), unit); });
+      },
+      stride);
+}
+
+void mlir::shardq::forEachInRow(KernelBuilder &b, Value buffer,
+                                llvm::function_ref<void(ValueRange)> body) {
+  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
+  Value count = b.index(1);
+  for (int64_t i = 1; i < rank; ++i)
+    count = b.mul(count, b.dim(buffer, i));
+  b.overThreads(b.index(0), count, [&](Value linear) {
+    SmallVector<Value> indices(rank - 1);
+    for (int64_t i = rank - 1; i >= 1; --i) {
+      Value size = b.dim(buffer, i);
+      indices[i - 1] = arith::RemUIOp::create(b, linear, size);
+      linear = arith::DivUIOp::create(b, linear, size);
+    }
+    body(indices);
+  });
+}
+
+Value mlir::shardq::toPointer(OpBuilder &b, Location loc, Value address) {
+  if (isa<LLVM::LLVMPointerType>(address.getType()))
+    return address;
+  Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), address);
+  return LLVM::IntToPtrOp::create(
+      b, loc, LLVM::LLVMPointerType::get(b.getContext()), number);
+}
+
+Value mlir::shardq::isAligned16(KernelBuilder &b, Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  Value bytes = b.index(type.getElementTypeBitWidth() / 8);
+  SmallVector<Value> zeros(type.getRank(), b.index(0));
+  Value bits = b.toIndex(LLVM::PtrToIntOp::create(b, b.getI64Type(),
+                                                  b.address(buffer, zeros)));
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
+  for (Value stride : metadata.getStrides().drop_back())
+    bits = arith::OrIOp::create(b, bits, b.mul(stride, bytes));
+  Value rest = arith::RemUIOp::create(b, bits, b.index(16));
+  return b.both(b.equal(rest, b.index(0)),
+                b.equal(metadata.getStrides().back(), b.index(1)));
+}
+
+RowCopy::RowCopy(KernelBuilder &b, Value source, Value target)
+    : b(b), source(source), target(target) {
+  auto type = cast<MemRefType>(source.getType());
+  Value count = b.index(1);
+  for (int64_t i = 1; i < type.getRank(); ++i)
+    count = b.mul(count, b.dim(source, i));
+  Value bytes = b.mul(count, b.index(type.getElementTypeBitWidth() / 8));
+  chunks = arith::DivUIOp::create(b, bytes, b.index(16));
+  whole = b.equal(b.mul(chunks, b.index(16)), bytes);
+  for (Value buffer : {source, target}) {
+    whole = b.both(whole, isAligned16(b, buffer));
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
+    Value dense = b.index(1);
+    for (int64_t i = type.getRank() - 1; i >= 1; --i) {
+      whole = b.both(whole, b.equal(metadata.getStrides()[i], dense));
+      dense = b.mul(dense, b.dim(buffer, i));
+    }
+  }
+}
+
+void RowCopy::copy(Value sourceRow, Value targetRow) {
+  b.when(
+      whole,
+      [&] {
+        int64_t rank = cast<MemRefType>(source.getType()).getRank();
+        SmallVector<Value> from(rank, b.index(0)), to(rank, b.index(0));
+        from[0] = sourceRow;
+        to[0] = targetRow;
+        Value fromAddress = b.address(source, from);
+        Value toAddress = b.address(target, to);
+        auto piece = [&](Value base) {
+          return [&b = b, base](Value chunk) {
+            return b.advance(base, b.mul(chunk, b.index(16)));
+          };
+        };
+        copyChunks(b, chunks, 16, piece(fromAddress), piece(toAddress));
+      },
+      [&] {
+        forEachInRow(b, target, [&](ValueRange behind) {
+          SmallVector<Value> from{sourceRow}, to{targetRow};
+          llvm::append_range(from, behind);
+          llvm::append_range(to, behind);
+          b.store(b.load(source, from), target, to);
+        });
+      });
+}
+
+void RowCopy::clear(Value targetRow) {
+  Type element = cast<MemRefType>(target.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(element));
+  forEachInRow(b, target, [&](ValueRange behind) {
+    SmallVector<Value> to{targetRow};
+    llvm::append_range(to, behind);
+    b.store(zero, target, to);
+  });
+}

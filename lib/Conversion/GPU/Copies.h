@@ -1,0 +1,41 @@
+//===- Copies.h - Rows from one buffer to another ---------------*- C++ -*-===//
+
+#ifndef SHARDQ_LIB_CONVERSION_GPU_COPIES_H
+#define SHARDQ_LIB_CONVERSION_GPU_COPIES_H
+
+#include "KernelBuilder.h"
+
+namespace mlir::shardq {
+
+/// Copies `chunks` pieces of `unit` bytes (16, or an element's size), shared
+/// among the threads of a block, several in flight. `from` and `to` give the
+/// address of a piece.
+void copyChunks(KernelBuilder &b, Value chunks, int64_t unit,
+                llvm::function_ref<Value(Value)> from,
+                llvm::function_ref<Value(Value)> to);
+
+/// Runs `body` for the indices behind dimension 0 of a buffer, shared among the
+/// threads of a block.
+void forEachInRow(KernelBuilder &b, Value buffer,
+                  llvm::function_ref<void(ValueRange)> body);
+
+/// Rows of one buffer to rows of another of the same shape behind dimension 0.
+/// A block copies a row; 16 bytes at a time where both rows are contiguous and
+/// aligned, which is decided once, on the device.
+class RowCopy {
+public:
+  RowCopy(KernelBuilder &b, Value source, Value target);
+  void copy(Value sourceRow, Value targetRow);
+  /// Sets a row of the target to zeros.
+  void clear(Value targetRow);
+
+private:
+  KernelBuilder &b;
+  Value source, target;
+  Value chunks; // of 16 bytes, in a row
+  Value whole;  // i1: rows are whole chunks
+};
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_CONVERSION_GPU_COPIES_H

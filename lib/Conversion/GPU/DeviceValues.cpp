@@ -1,0 +1,160 @@
+//===- DeviceValues.cpp - What only the device knows ----------------------===//
+
+#include "DeviceValues.h"
+#include "../Utils/Operands.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+/// Nothing is remembered from one question to the next: ops come and go.
+static bool isDeviceValue(Value value, llvm::DenseMap<Value, bool> &seen) {
+  Operation *op = value.getDefiningOp();
+  // Arguments of functions and of host loops.
+  if (!op)
+    return false;
+  if (isa<memref::LoadOp, CountDecodeRowsOp, SplitGateOp, WorkspaceOp>(op))
+    return true;
+  if (op->getNumRegions() != 0 || !isMemoryEffectFree(op))
+    return false;
+  if (auto it = seen.find(value); it != seen.end())
+    return it->second;
+  bool result = llvm::any_of(op->getOperands(), [&](Value operand) {
+    return isDeviceValue(operand, seen);
+  });
+  seen[value] = result;
+  return result;
+}
+
+bool DeviceValues::isDevice(Value value) {
+  llvm::DenseMap<Value, bool> seen;
+  return isDeviceValue(value, seen);
+}
+
+Value DeviceValues::getDimBound(OpBuilder &b, Location loc, Value buffer,
+                                int64_t dim) {
+  auto type = cast<MemRefType>(buffer.getType());
+  if (!type.isDynamicDim(dim))
+    return arith::ConstantIndexOp::create(b, loc, type.getDimSize(dim));
+  if (!isDevice(buffer))
+    return memref::DimOp::create(b, loc, buffer, dim);
+  Operation *op = buffer.getDefiningOp();
+  if (auto view = dyn_cast<memref::SubViewOp>(op);
+      view && view.getSourceType().getRank() == type.getRank()) {
+    OpFoldResult size = view.getMixedSizes()[dim];
+    if (auto value = dyn_cast<Value>(size))
+      return getBound(b, loc, value);
+  }
+  if (isa<memref::CastOp, memref::MemorySpaceCastOp>(op))
+    return getDimBound(b, loc, op->getOperand(0), dim);
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    Value a = getDimBound(b, loc, select.getTrueValue(), dim);
+    Value c = getDimBound(b, loc, select.getFalseValue(), dim);
+    return a && c ? Value(arith::MaxSIOp::create(b, loc, a, c)) : Value();
+  }
+  if (auto inbox = dyn_cast<WorkspaceOp>(op)) {
+    unsigned position = 0;
+    for (int64_t i = 0; i < dim; ++i)
+      position += type.isDynamicDim(i);
+    return getBound(b, loc, inbox.getSizes()[position]);
+  }
+  return stepRows;
+}
+
+Value DeviceValues::getBound(OpBuilder &b, Location loc, Value size) {
+  if (!isDevice(size))
+    return size;
+  Operation *op = size.getDefiningOp();
+  if (auto dim = dyn_cast<memref::DimOp>(op))
+    if (std::optional<int64_t> index = dim.getConstantIndex();
+        index && isa<MemRefType>(dim.getSource().getType()))
+      return getDimBound(b, loc, dim.getSource(), *index);
+  if (isa<arith::MinSIOp>(op))
+    for (Value operand : op->getOperands())
+      if (!isDevice(operand))
+        return operand;
+  return stepRows;
+}
+
+void DeviceValues::noteWorkspace(WorkspaceOp op) {
+  signalsBefore[op] = signals.lookup(op.getChannel());
+}
+
+Value DeviceValues::compute(OpBuilder &b, Value value, Value device,
+                            IRMapping &copies) {
+  if (!isDevice(value))
+    return value;
+  if (Value copy = copies.lookupOrNull(value))
+    return copy;
+  Operation *op = value.getDefiningOp();
+  Value result;
+  if (auto inbox = dyn_cast<WorkspaceOp>(op)) {
+    result = computeInbox(b, inbox, device, copies);
+  } else {
+    for (Value operand : op->getOperands())
+      if (isDevice(operand) && !copies.contains(operand))
+        compute(b, operand, device, copies);
+    b.clone(*op, copies);
+    return copies.lookup(value);
+  }
+  copies.map(value, result);
+  return result;
+}
+
+Value DeviceValues::computeInbox(OpBuilder &b, WorkspaceOp op, Value device,
+                                 IRMapping &copies) {
+  Location loc = op.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Type i32 = b.getI32Type(), i64 = b.getI64Type();
+  auto plan = SymbolTable::lookupNearestSymbolFrom<PlanOp>(op, op.getPlanAttr());
+  int64_t since = signals.lookup(op.getChannel()) - signalsBefore.lookup(op);
+  Value channel = LLVM::ConstantOp::create(b, loc, i32, op.getChannelAttr());
+  Value count =
+      LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(since));
+  Value address =
+      LLVM::CallOp::create(b, loc, TypeRange{pointer}, "shardq_device_inbox",
+                           ValueRange{device, channel, count})
+          .getResult();
+
+  // A step beyond the plan is an error that the push records; what reads and
+  // writes the inbox stays inside it all the same.
+  auto type = cast<MemRefType>(op.getType());
+  int64_t rowBytes = type.getElementTypeBitWidth() / 8;
+  for (int64_t size : type.getShape().drop_front())
+    rowBytes *= std::max<int64_t>(size, 1);
+  auto planned =
+      cast<ChannelAttr>(plan.getChannels()[op.getChannel()]).getBytes();
+  Value most = arith::ConstantIndexOp::create(b, loc, planned / rowBytes);
+  SmallVector<Value> sizes;
+  for (Value size : op.getSizes()) {
+    Value here = compute(b, size, device, copies);
+    if (sizes.empty() && type.isDynamicDim(0))
+      here = arith::MinSIOp::create(b, loc, here, most);
+    sizes.push_back(here);
+  }
+  return createBufferAt(b, loc, type, address, sizes);
+}
+
+void mlir::shardq::declareDeviceLibrary(ModuleOp module) {
+  auto b = OpBuilder::atBlockBegin(module.getBody());
+  MLIRContext *context = module.getContext();
+  auto pointer = LLVM::LLVMPointerType::get(context);
+  auto none = LLVM::LLVMVoidType::get(context);
+  Type i32 = b.getI32Type(), i64 = b.getI64Type();
+  auto declare = [&](StringRef name, Type result, ArrayRef<Type> arguments) {
+    if (!module.lookupSymbol(name))
+      LLVM::LLVMFuncOp::create(b, module.getLoc(), name,
+                               LLVM::LLVMFunctionType::get(result, arguments));
+  };
+  // runtime/device/Device.cpp
+  declare("shardq_device_inbox", pointer, {pointer, i32, i64});
+  declare("shardq_device_peer", pointer, {pointer, pointer, i64});
+  declare("shardq_device_ok", i32, {pointer});
+  declare("shardq_device_admit", i32, {pointer, i32, i32, i64, i64});
+  for (StringRef flag : {"shardq_device_signal", "shardq_device_wait"})
+    declare(flag, none, {pointer, i32, i32, i64, i64, i64, pointer});
+}

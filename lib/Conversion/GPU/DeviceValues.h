@@ -1,0 +1,57 @@
+//===- DeviceValues.h - What only the device knows --------------*- C++ -*-===//
+//
+// Host code enqueues launches and never reads device memory. So a value that
+// comes from there (a row count, the gate) exists on the host only as an SSA
+// value to be computed again inside each kernel that uses it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_LIB_CONVERSION_GPU_DEVICEVALUES_H
+#define SHARDQ_LIB_CONVERSION_GPU_DEVICEVALUES_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "shardq/IR/ShardQ.h"
+
+namespace mlir::shardq {
+
+class DeviceValues {
+public:
+  /// Whether `value` is loaded from memory, computed from such a value, or a
+  /// buffer whose place or sizes are.
+  bool isDevice(Value value);
+
+  /// A host value that `size`, a number of rows, does not exceed; null where
+  /// none is known. What the device knows are counts of a step's rows, so
+  /// `setStepRows` bounds them all.
+  Value getBound(OpBuilder &b, Location loc, Value size);
+  Value getDimBound(OpBuilder &b, Location loc, Value buffer, int64_t dim);
+
+  /// Rows of the step, padding included: a host value.
+  void setStepRows(Value rows) { stepRows = rows; }
+
+  /// The workspace `op` was reached, or a signal on `channel` was.
+  void noteWorkspace(WorkspaceOp op);
+  void noteSignal(int32_t channel) { ++signals[channel]; }
+
+  /// Computes device values at the builder's position, inside a kernel.
+  /// `device` is the address of the runtime's device context. `copies` holds
+  /// what this kernel has computed so far.
+  Value compute(OpBuilder &b, Value value, Value device, IRMapping &copies);
+
+private:
+  Value computeInbox(OpBuilder &b, WorkspaceOp op, Value device,
+                     IRMapping &copies);
+
+  Value stepRows;
+  llvm::DenseMap<int32_t, int64_t> signals;
+  // Signals on its channel before a workspace.
+  llvm::DenseMap<Operation *, int64_t> signalsBefore;
+};
+
+/// Declares the functions of the device library that kernels call.
+void declareDeviceLibrary(ModuleOp module);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_CONVERSION_GPU_DEVICEVALUES_H

@@ -1,0 +1,296 @@
+//===- ExchangeKernels.cpp - Push, signal, wait ---------------------------===//
+//
+// What a flag means is the device library's business, runtime/device. Here is
+// which rows go where.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Copies.h"
+#include "DeviceValues.h"
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+/// Resident blocks of the largest card, so that none waits for another.
+static constexpr int64_t kPushBlocks = 132 * 8;
+
+KernelShape mlir::shardq::getExchangeShape(Operation *op) {
+  KernelShape shape;
+  shape.threads = 256;
+  shape.maxBlocks = kPushBlocks;
+  if (!isa<PushOp>(op)) {
+    // Lanes signal and wait; the others poison an inbox, should it come to it.
+    shape.threads = isa<WaitOp>(op) ? 1024 : 256;
+    shape.maxBlocks = 1;
+  }
+  return shape;
+}
+
+static Value callDevice(KernelBuilder &b, StringRef name, Type result,
+                        ValueRange arguments) {
+  auto call = LLVM::CallOp::create(
+      b, result ? TypeRange{result} : TypeRange{}, name, arguments);
+  return result ? call.getResult() : Value();
+}
+
+static Value i64(KernelBuilder &b, int64_t value) {
+  return arith::ConstantIntOp::create(b, value, 64);
+}
+static Value toI64(KernelBuilder &b, Value index) {
+  return b.fromIndex(index, b.getI64Type());
+}
+static LLVM::LLVMPointerType pointerType(KernelBuilder &b, unsigned space = 0) {
+  return LLVM::LLVMPointerType::get(b.getContext(), space);
+}
+
+//===----------------------------------------------------------------------===//
+// Push
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Heads of one row in one buffer.
+struct HeadRun {
+  Value address;    // of the first, !llvm.ptr<1>
+  Value headStride; // bytes
+  int64_t width;    // bytes of one head
+};
+
+class PushKernel {
+public:
+  PushKernel(KernelBuilder &b, PushOp op, ValueRange args);
+  void emit();
+
+private:
+  void pushToTokens(Value aligned);
+  void pushToHeads(Value aligned);
+  HeadRun getRun(Value buffer, Value row, Value head);
+  void copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value aligned);
+  Value getOffset(Value group);
+  Value getPeer(Value turnRank);
+
+  KernelBuilder &b;
+  PushOp op;
+  ValueRange sources;
+  Value ids, offsets, decodes, inbox, me, coordinate, device;
+  int64_t ranks, stride, heads, elementBytes;
+  bool hasColumns;
+};
+
+} // namespace
+
+PushKernel::PushKernel(KernelBuilder &b, PushOp op, ValueRange args)
+    : b(b), op(op) {
+  unsigned numSources = op.getSources().size();
+  sources = args.take_front(numSources);
+  args = args.drop_front(numSources);
+  ids = args[0];
+  offsets = args[1];
+  decodes = args[2];
+  inbox = args[3];
+  me = args[4];
+  coordinate = args[5];
+  device = toPointer(b, b.getLoc(), args[6]);
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  ranks = over.axis.getSize();
+  stride = over.mesh.getStride(over.axis);
+  auto type = cast<MemRefType>(inbox.getType());
+  bool toTokens = op.getDirection() == Direction::HeadsToTokens;
+  // Heads that one row carries from one rank to another.
+  heads = type.getDimSize(1) / (toTokens ? ranks : 1);
+  elementBytes = type.getElementTypeBitWidth() / 8;
+  hasColumns = type.getRank() == 3;
+}
+
+/// Groups held inside `ids`, whatever the operands say.
+Value PushKernel::getOffset(Value group) {
+  Value offset = b.toIndex(b.load(offsets, group));
+  return b.max(b.index(0), b.min(offset, b.dim(ids, 0)));
+}
+
+HeadRun PushKernel::getRun(Value buffer, Value row, Value head) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<Value> at{row, head};
+  if (hasColumns)
+    at.push_back(b.index(0));
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
+  Value headStride = b.mul(metadata.getStrides()[1], b.index(elementBytes));
+  int64_t width = hasColumns ? type.getDimSize(2) : 1;
+  return {b.address(buffer, at), headStride, width * elementBytes};
+}
+
+void PushKernel::copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value aligned) {
+  auto copy = [&](int64_t unit) {
+    int64_t width = 0;
+    for (const HeadRun &run : from)
+      width += run.width;
+    Value perHead = b.index(width / unit);
+    auto split = [&](Value chunk) {
+      Value head = arith::DivUIOp::create(b, chunk, perHead);
+      Value inside = arith::RemUIOp::create(b, chunk, perHead);
+      return std::pair(head, b.mul(inside, b.index(unit)));
+    };
+    copyChunks(
+        b, b.index(heads * width / unit), unit,
+        [&](Value chunk) {
+          auto [head, inside] = split(chunk);
+          Value address;
+          int64_t begin = 0;
+          for (const HeadRun &run : from) {
+            Value offset = b.add(b.mul(head, run.headStride),
+                                 b.sub(inside, b.index(begin)));
+            Value here = b.advance(run.address, offset);
+            address = address ? b.select(b.lessEqual(b.index(begin), inside),
+                                         here, address)
+                              : here;
+            begin += run.width;
+          }
+          return address;
+        },
+        [&](Value chunk) {
+          auto [head, inside] = split(chunk);
+          return b.advance(to.address, b.add(b.mul(head, to.headStride), inside));
+        });
+  };
+  bool whole = llvm::all_of(
+      from, [](const HeadRun &run) { return run.width % 16 == 0; });
+  if (!whole)
+    return copy(elementBytes);
+  b.when(aligned, [&] { copy(16); }, [&] { copy(elementBytes); });
+}
+
+/// The same address in the heap of the rank at coordinate `peer`.
+static Value toPeer(KernelBuilder &b, Value address, Value peerRank,
+                    Value device) {
+  Value generic = LLVM::AddrSpaceCastOp::create(b, pointerType(b), address);
+  Value theirs =
+      callDevice(b, "shardq_device_peer", pointerType(b),
+                 {device, generic, toI64(b, peerRank)});
+  return LLVM::AddrSpaceCastOp::create(b, pointerType(b, 1), theirs);
+}
+
+void PushKernel::pushToTokens(Value aligned) {
+  Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
+  Value capacity = b.index(op.getCapacity());
+  Value total = getOffset(count);
+  // Tokens of rank+1 first, then rank+2, ...: at any time each rank is written
+  // by one other.
+  Value next = arith::RemUIOp::create(b, b.add(coordinate, one), count);
+  Value first = getOffset(next);
+  b.overBlocks(zero, total, [&](Value task) {
+    Value token = b.add(task, first);
+    token = b.select(b.less(token, total), token, b.sub(token, total));
+    Value peer = zero;
+    for (int64_t group = 1; group < ranks; ++group)
+      peer = b.select(b.lessEqual(getOffset(b.index(group)), token),
+                      b.index(group), peer);
+    Value groupRow = b.sub(token, getOffset(peer));
+    Value row = b.add(decodes, b.toIndex(b.load(ids, token)));
+    Value known = b.both(b.inRange(row, zero, b.dim(sources[0], 0)),
+                         b.inRange(groupRow, zero, capacity));
+    b.when(known, [&] {
+      SmallVector<HeadRun> from;
+      for (Value source : sources)
+        from.push_back(getRun(source, row, zero));
+      HeadRun to = getRun(inbox, groupRow, b.mul(coordinate, b.index(heads)));
+      Value peerRank =
+          b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
+      to.address = toPeer(b, to.address, peerRank, device);
+      copyHeads(from, to, aligned);
+    });
+  });
+}
+
+void PushKernel::pushToHeads(Value aligned) {
+  Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
+  Value source = sources[0];
+  Value rows = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
+  Value begin = getOffset(coordinate);
+  Value own = b.max(zero, b.sub(getOffset(b.add(coordinate, one)), begin));
+  b.overBlocks(zero, b.mul(own, count), [&](Value task) {
+    Value turn = arith::DivUIOp::create(b, task, own);
+    Value groupRow = arith::RemUIOp::create(b, task, own);
+    Value peer = arith::RemUIOp::create(
+        b, b.add(b.add(coordinate, one), turn), count);
+    Value row =
+        b.add(decodes, b.toIndex(b.load(ids, b.add(begin, groupRow))));
+    Value known = b.both(b.inRange(row, zero, rows),
+                         b.less(groupRow, b.dim(source, 0)));
+    b.when(known, [&] {
+      HeadRun from = getRun(source, groupRow, b.mul(peer, b.index(heads)));
+      HeadRun to = getRun(inbox, row, zero);
+      Value peerRank =
+          b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
+      to.address = toPeer(b, to.address, peerRank, device);
+      copyHeads(from, to, aligned);
+    });
+  });
+}
+
+void PushKernel::emit() {
+  bool toTokens = op.getDirection() == Direction::HeadsToTokens;
+  auto type = cast<MemRefType>(inbox.getType());
+  int64_t rowBytes = elementBytes;
+  for (int64_t size : type.getShape().drop_front())
+    rowBytes *= size;
+  Value rows = b.dim(ids, 0);
+  if (toTokens)
+    rows = b.sub(getOffset(b.add(coordinate, b.index(1))),
+                 getOffset(coordinate));
+  Value admitted =
+      callDevice(b, "shardq_device_admit", b.getI32Type(),
+                 {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
+                  toI64(b, rows), i64(b, rowBytes)});
+  Value ok = callDevice(b, "shardq_device_ok", b.getI32Type(), {device});
+  Value go = b.both(b.equal(admitted, b.i32(1)), b.equal(ok, b.i32(1)));
+  b.when(go, [&] {
+    Value aligned = isAligned16(b, inbox);
+    for (Value source : sources)
+      aligned = b.both(aligned, isAligned16(b, source));
+    if (toTokens)
+      pushToTokens(aligned);
+    else
+      pushToHeads(aligned);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Flags
+//===----------------------------------------------------------------------===//
+
+template <typename OpTy>
+static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
+                     ValueRange args) {
+  Value offsets = args[0], me = args[1], coordinate = args[2];
+  Value device = toPointer(b, b.getLoc(), args[3]);
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  int64_t ranks = over.axis.getSize();
+  // heads_to_tokens fills each owner's inbox; tokens_to_heads spreads own rows.
+  bool byPeer = (op.getDirection() == Direction::HeadsToTokens) ==
+                std::is_same_v<OpTy, SignalOp>;
+  Value rows = b.shared({ranks}, b.getI64Type());
+  b.overThreads(b.index(0), b.index(ranks), [&](Value peer) {
+    Value group = byPeer ? peer : coordinate;
+    Value count = b.sub(b.load(offsets, b.add(group, b.index(1))),
+                        b.load(offsets, group));
+    b.store(arith::ExtSIOp::create(b, b.getI64Type(), count), rows, peer);
+  });
+  b.barrier();
+  Value stride = b.index(over.mesh.getStride(over.axis));
+  Value first = b.sub(me, b.mul(coordinate, stride));
+  Value array = LLVM::AddrSpaceCastOp::create(b, pointerType(b),
+                                              b.address(rows, b.index(0)));
+  callDevice(b, function, Type(),
+             {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
+              toI64(b, first), toI64(b, stride), i64(b, ranks), array});
+}
+
+void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,
+                                      ValueRange args) {
+  if (auto push = dyn_cast<PushOp>(op))
+    return PushKernel(b, push, args).emit();
+  if (auto signal = dyn_cast<SignalOp>(op))
+    return emitFlag(b, signal, "shardq_device_signal", args);
+  emitFlag(b, cast<WaitOp>(op), "shardq_device_wait", args);
+}

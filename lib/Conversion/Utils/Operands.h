@@ -1,0 +1,27 @@
+//===- Operands.h - What both targets do to operands ------------*- C++ -*-===//
+
+#ifndef SHARDQ_LIB_CONVERSION_UTILS_OPERANDS_H
+#define SHARDQ_LIB_CONVERSION_UTILS_OPERANDS_H
+
+#include "mlir/IR/Builders.h"
+#include "shardq/IR/ShardQ.h"
+
+namespace mlir::shardq {
+
+/// `shardq_sparse_mla_16x512_16x64_576_2048_16x512_bf16`: what tells kernels
+/// of one op apart most of the time.
+std::string getKernelName(Operation *op);
+
+/// A sink of all heads becomes this rank's block of it among `operands`, the
+/// operands of `op`.
+void takeOwnSink(OpBuilder &builder, SparseMlaOp op,
+                 MutableArrayRef<Value> operands);
+
+/// A buffer of `type` at an `!llvm.ptr`, as a memref whose sizes are given for
+/// its dynamic dimensions and whose layout is the identity.
+Value createBufferAt(OpBuilder &b, Location loc, MemRefType type, Value pointer,
+                     ValueRange dynamicSizes);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_CONVERSION_UTILS_OPERANDS_H
