@@ -13,6 +13,10 @@
 //
 // The words live in symmetric memory, where other ranks touch them meanwhile.
 //
+// A rank that is one thread calls `signal` and `wait`, which go from member to
+// member; a block of threads calls `signalMember` and `awaitMember`, a lane for
+// each member.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef SHARDQ_RUNTIME_PROTOCOL_PROTOCOL_H
@@ -57,6 +61,21 @@ struct Group {
                     distance / stride >= 0 && distance / stride < size;
     int64_t start = isMember ? distance / stride + 1 : 0;
     return (start + step) % size;
+  }
+
+  /// Whether it has members, and all of them are ranks of the world; `outside`
+  /// is one that is not.
+  bool isWithin(int64_t world, int64_t &outside) const {
+    outside = first;
+    if (size < 1 || size > world || first < 0 || first >= world)
+      return false;
+    if (size == 1)
+      return true;
+    if (stride == 0 || stride <= -world || stride >= world)
+      return false;
+    // Every member lies between the first and the last.
+    outside = member(size - 1);
+    return outside >= 0 && outside < world;
   }
 };
 
@@ -112,23 +131,30 @@ inline int64_t epochsAhead(uint64_t epoch, uint64_t of) {
   return static_cast<int64_t>(epoch - of);
 }
 
-/// Tells every member that this rank's rows are in its memory.
+/// Tells the member at `index` that this rank's rows are in its memory.
+template <typename Memory>
+void signalMember(Memory &memory, const FlagTable &table,
+                  const Exchange &exchange, int64_t index,
+                  const int64_t *rows) {
+  int64_t consumer = exchange.group.member(index);
+  FlagLine &line = table.line(consumer, exchange.slot, exchange.channel,
+                              exchange.epoch, exchange.self);
+  memory.store(line.rows, rows[index]);
+  memory.store(line.operation, exchange.operation);
+  // The release orders the pushed rows and the two words above before the
+  // epoch, and this rank's reads of the previous buffer before it as well:
+  // that is what lets the consumer overwrite them without another barrier.
+  memory.storeRelease(line.epoch, exchange.epoch);
+  memory.ring(consumer, exchange.slot);
+}
+
+/// Tells every member.
 template <typename Memory>
 void signal(Memory &memory, const FlagTable &table, const Exchange &exchange,
             const int64_t *rows) {
-  for (int64_t step = 0; step != exchange.group.size; ++step) {
-    int64_t index = exchange.group.rotated(step, exchange.self);
-    int64_t consumer = exchange.group.member(index);
-    FlagLine &line = table.line(consumer, exchange.slot, exchange.channel,
-                                exchange.epoch, exchange.self);
-    memory.store(line.rows, rows[index]);
-    memory.store(line.operation, exchange.operation);
-    // The release orders the pushed rows and the two words above before the
-    // epoch, and this rank's reads of the previous buffer before it as well:
-    // that is what lets the consumer overwrite them without another barrier.
-    memory.storeRelease(line.epoch, exchange.epoch);
-    memory.ring(consumer, exchange.slot);
-  }
+  for (int64_t step = 0; step != exchange.group.size; ++step)
+    signalMember(memory, table, exchange,
+                 exchange.group.rotated(step, exchange.self), rows);
 }
 
 /// Looks once whether `producer` has signalled.
@@ -154,18 +180,29 @@ Verdict inspect(Memory &memory, const FlagTable &table,
   return {Arrival::Here, producer, 0, 0};
 }
 
-/// Waits until every member has signalled, or the policy gives up.
+/// Waits until the member at `index` has signalled, or the policy gives up.
+template <typename Memory>
+Verdict awaitMember(Memory &memory, const FlagTable &table,
+                    const Exchange &exchange, int64_t index,
+                    const int64_t *rows) {
+  int64_t producer = exchange.group.member(index);
+  for (;;) {
+    Verdict verdict = inspect(memory, table, exchange, producer, rows[index]);
+    if (verdict.arrival != Arrival::Pending)
+      return verdict;
+    if (!memory.keepWaiting(producer))
+      return {Arrival::Stopped, producer, 0, 0};
+  }
+}
+
+/// Waits for every member.
 template <typename Memory>
 Verdict wait(Memory &memory, const FlagTable &table, const Exchange &exchange,
              const int64_t *rows) {
   for (int64_t step = 0; step != exchange.group.size; ++step) {
-    int64_t index = exchange.group.rotated(step, exchange.self);
-    int64_t producer = exchange.group.member(index);
-    Verdict verdict;
-    while ((verdict = inspect(memory, table, exchange, producer, rows[index]))
-               .arrival == Arrival::Pending)
-      if (!memory.keepWaiting(producer))
-        return {Arrival::Stopped, producer, 0, 0};
+    Verdict verdict =
+        awaitMember(memory, table, exchange,
+                    exchange.group.rotated(step, exchange.self), rows);
     if (verdict.arrival != Arrival::Here)
       return verdict;
   }

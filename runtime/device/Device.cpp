@@ -1,0 +1,431 @@
+//===- Device.cpp - The exchange protocol for kernels ---------------------===//
+//
+// Compiled to a bitcode library that generated kernels link. Functions with
+// "one block" in their description are called by all threads of it together.
+//
+// A wait never traps and never hangs: it ends by arrival, by its deadline, or
+// by the abort word, and after a failure the inbox is filled with 0xFF.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DeviceContext.h"
+#include "Intrinsics.h"
+
+using namespace shardq;
+using namespace shardq::device;
+using protocol::Exchange;
+using protocol::Group;
+using protocol::Verdict;
+
+// Inlined into the kernels: calls of kernels cost a stack.
+#define SHARDQ_DEVICE extern "C" __attribute__((always_inline))
+
+namespace {
+
+/// The protocol's memory policy on a device, without waiting.
+struct DeviceMemory {
+  uint64_t loadAcquire(const uint64_t &word) {
+    return __scoped_atomic_load_n(&word, __ATOMIC_ACQUIRE,
+                                  __MEMORY_SCOPE_SYSTEM);
+  }
+  void storeRelease(uint64_t &word, uint64_t value) {
+    __scoped_atomic_store_n(&word, value, __ATOMIC_RELEASE,
+                            __MEMORY_SCOPE_SYSTEM);
+  }
+  int64_t load(const int64_t &word) {
+    return __scoped_atomic_load_n(&word, __ATOMIC_RELAXED,
+                                  __MEMORY_SCOPE_SYSTEM);
+  }
+  void store(int64_t &word, int64_t value) {
+    __scoped_atomic_store_n(&word, value, __ATOMIC_RELAXED,
+                            __MEMORY_SCOPE_SYSTEM);
+  }
+  // Waiting kernels poll.
+  void ring(int64_t, int64_t) {}
+};
+
+uint32_t loadRelaxed(const uint32_t *word) {
+  return __scoped_atomic_load_n(word, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+}
+
+bool hasFailed(const DeviceContext &context) {
+  return loadRelaxed(context.failed) != 0;
+}
+
+/// Claims the right to say why; true for the first on this rank.
+bool claim(const DeviceContext &context) {
+  uint32_t expected = 0;
+  return __scoped_atomic_compare_exchange_n(
+      context.failed, &expected, uint32_t(1), /*weak=*/false, __ATOMIC_RELAXED,
+      __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+/// Hands a claimed failure to the watchdog.
+void publish(const DeviceContext &context, const Failure &failure) {
+  DeviceMemory memory;
+  Failure &record = context.control->record;
+  memory.store(record.status, failure.status);
+  memory.store(record.reporter, failure.reporter);
+  memory.store(record.culprit, failure.culprit);
+  memory.store(record.slot, failure.slot);
+  memory.store(record.channel, failure.channel);
+  memory.store(record.operation, failure.operation);
+  memory.store(record.epoch, failure.epoch);
+  memory.store(record.lastSeen, failure.lastSeen);
+  memory.store(record.expected, failure.expected);
+  memory.store(record.found, failure.found);
+  memory.store(record.waitedMs, failure.waitedMs);
+  memory.store(record.neighbour, failure.neighbour);
+  memory.store(record.lost, failure.lost);
+  memory.store(record.misuse, failure.misuse);
+  memory.storeRelease(context.control->ready, 1);
+}
+
+void record(const DeviceContext &context, const Failure &failure) {
+  if (claim(context))
+    publish(context, failure);
+}
+
+/// A call that cannot be right.
+void recordMisuse(const DeviceContext &context, Misuse kind, int64_t operation,
+                  int64_t found, int64_t expected) {
+  Failure failure;
+  failure.status = SHARDQ_INVALID;
+  failure.reporter = context.rank;
+  failure.culprit = context.rank;
+  failure.slot = context.slot;
+  failure.operation = operation;
+  failure.expected = expected;
+  failure.found = found;
+  failure.misuse = static_cast<int64_t>(kind);
+  record(context, failure);
+}
+
+bool isChannel(const DeviceContext &context, int32_t channel) {
+  return channel >= 0 && channel < context.numChannels;
+}
+
+/// Whether the call names a channel and ranks; else records that.
+bool checkCall(const DeviceContext &context, int32_t channel, int32_t operation,
+               const Group &group) {
+  if (!isChannel(context, channel)) {
+    recordMisuse(context, Misuse::Channel, operation, channel, -1);
+    return false;
+  }
+  int64_t outside;
+  if (!group.isWithin(context.world, outside)) {
+    recordMisuse(context, Misuse::Group, operation, outside, context.world);
+    return false;
+  }
+  return true;
+}
+
+// Fruitless looks at a flag before the clock is read for the first time: what
+// comes at once pays for nothing else.
+constexpr uint32_t kFreeLooks = 64;
+// Looks from which on the lane rests in between. Lanes are few, so this spares
+// the link rather than the multiprocessor.
+constexpr uint32_t kBusyLooks = 4096;
+// Time between two looks at host memory, which is a round trip over the bus.
+constexpr uint64_t kHostLookNs = 20'000;
+// Time after which a wait is worth telling others about.
+constexpr uint64_t kPublishNs = 200'000;
+
+/// How a lane waits: looks at the flag, now and then at whether this rank has
+/// failed, at intervals at the words of the host, at last at the clock.
+class Waiting : public DeviceMemory {
+public:
+  Waiting(const DeviceContext &context, const Exchange &exchange)
+      : context(context), exchange(exchange) {}
+
+  bool keepWaiting(int64_t producer) {
+    if (++looks < kFreeLooks)
+      return true;
+    if (looks >= kBusyLooks)
+      rest(64);
+    if (looks % 16 != 0)
+      return true;
+    if (hasFailed(context))
+      return false;
+    uint64_t now = nanoseconds();
+    if (!started) {
+      started = true;
+      begin = lastLook = now;
+      return true;
+    }
+    if (now - lastLook < kHostLookNs)
+      return true;
+    lastLook = now;
+    fenceAliases();
+    return mayStay(producer, now - begin);
+  }
+
+  /// Whether this lane has told others what it waits for.
+  bool hasPublished = false;
+
+private:
+  bool mayStay(int64_t producer, uint64_t waited) {
+    // A rank that leaves because of an error has told it first: read in the
+    // reverse order.
+    bool left =
+        __scoped_atomic_load_n(&context.left[producer], __ATOMIC_ACQUIRE,
+                               __MEMORY_SCOPE_SYSTEM) != 0;
+    if (loadRelaxed(&context.control->abort) != 0) {
+      // The host knows why.
+      claim(context);
+      return false;
+    }
+    if (left) {
+      // It may have signalled before it left, so one more look at the flag.
+      if (leftSeen != producer) {
+        leftSeen = producer;
+        return true;
+      }
+      fail(SHARDQ_PEER_LEFT, producer);
+      return false;
+    }
+    if (waited >= kPublishNs)
+      tell(producer);
+    if (static_cast<int64_t>(waited) < context.deadlineNs)
+      return true;
+    fail(SHARDQ_DEADLINE, producer);
+    return false;
+  }
+
+  /// Several lanes may write here: all fields but the target are the same, and
+  /// any of their targets is one that this rank waits for.
+  void tell(int64_t producer) {
+    SlotProgress &progress = context.progress.at(context.rank, context.slot);
+    store(progress.channel, exchange.channel);
+    store(progress.operation, exchange.operation);
+    store(progress.target, producer);
+    __scoped_atomic_store_n(&progress.epoch, exchange.epoch, __ATOMIC_RELAXED,
+                            __MEMORY_SCOPE_SYSTEM);
+    storeRelease(progress.waiting, 1);
+    hasPublished = true;
+  }
+
+  void fail(shardq_status status, int64_t producer) {
+    if (!claim(context))
+      return;
+    Failure failure;
+    failure.status = status;
+    failure.reporter = context.rank;
+    failure.waitedMs = context.deadlineNs / 1'000'000;
+    // One that left needs no search: it is not held up by anybody.
+    protocol::findLaggard(
+        *this, context.flags, context.progress, exchange, producer,
+        status == SHARDQ_DEADLINE ? context.world : 0, failure);
+    publish(context, failure);
+  }
+
+  const DeviceContext &context;
+  const Exchange &exchange;
+  uint32_t looks = 0;
+  bool started = false;
+  uint64_t begin = 0;
+  uint64_t lastLook = 0;
+  int64_t leftSeen = -1; // producer that had left at the last look
+};
+
+bool strikes(const Fault &fault, int32_t operation, uint64_t epoch) {
+  return fault.action != Fault::None &&
+         (fault.operation < 0 || fault.operation == operation) &&
+         (fault.epoch < 0 || static_cast<uint64_t>(fault.epoch) == epoch);
+}
+
+/// Stops until somebody gives up: far beyond what its peers wait for, and yet
+/// not for ever. One thread.
+void stall(const DeviceContext &context) {
+  uint64_t begin = nanoseconds();
+  uint64_t limit = 10 * static_cast<uint64_t>(context.deadlineNs);
+  while (nanoseconds() - begin < limit && !hasFailed(context)) {
+    if (loadRelaxed(&context.control->abort) != 0) {
+      claim(context);
+      return;
+    }
+    rest(10'000);
+  }
+}
+
+/// A signal that a fault strikes. One block. False if nothing is to be told.
+bool isSignalToldFaulty(const DeviceContext &context) {
+  if (context.fault.action != Fault::Kill &&
+      context.fault.action != Fault::Stall)
+    return true;
+  if (threadIndex() == 0) {
+    if (context.fault.action == Fault::Kill)
+      __scoped_atomic_store_n(&context.control->kill, uint32_t(1),
+                              __ATOMIC_RELEASE, __MEMORY_SCOPE_SYSTEM);
+    stall(context);
+  }
+  return !barrierAny(threadIndex() == 0 && hasFailed(context));
+}
+
+/// One lane's part of such a signal.
+void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
+                  const Exchange &exchange, int64_t index,
+                  const int64_t *rows) {
+  int64_t consumer = exchange.group.member(index);
+  Exchange told = exchange;
+  // A group of this member alone, so that its row count can be another.
+  told.group = {consumer, 1, 1};
+  int64_t toldRows = rows[index];
+  switch (context.fault.action) {
+  case Fault::DropFlag:
+    // Its own flag is set: the rank itself believes that all went well.
+    if (consumer != context.rank)
+      return;
+    break;
+  case Fault::WrongRows:
+    toldRows += consumer != context.rank;
+    break;
+  case Fault::WrongOperation:
+    ++told.operation;
+    break;
+  default:
+    break;
+  }
+  protocol::signalMember(memory, context.flags, told, 0, &toldRows);
+}
+
+/// Fills the channel's current inbox. One block.
+void poison(const DeviceContext &context, int32_t channel) {
+  const Channel &buffer = context.channels[channel];
+  uint64_t generation = context.epochs[channel] % buffer.generations;
+  char *inbox = context.slotBase + buffer.offset + generation * buffer.bytes;
+  uint64_t words =
+      reinterpret_cast<uint64_t>(inbox) % 8 == 0 ? buffer.bytes / 8 : 0;
+  uint64_t thread = threadIndex(), threads = blockThreads();
+  for (uint64_t i = thread; i < words; i += threads)
+    reinterpret_cast<uint64_t *>(inbox)[i] = ~uint64_t(0);
+  for (uint64_t i = words * 8 + thread; i < buffer.bytes; i += threads)
+    inbox[i] = static_cast<char>(0xff);
+}
+
+} // namespace
+
+/// Own inbox of the epoch that the next signal begins, or where `signals_since`
+/// signals were issued since the inbox was asked for, of the one before them.
+SHARDQ_DEVICE void *shardq_device_inbox(const DeviceContext *context,
+                                        int32_t channel,
+                                        int64_t signals_since) {
+  const Channel &buffer = context->channels[channel];
+  uint64_t epoch =
+      context->epochs[channel] + 1 - static_cast<uint64_t>(signals_since);
+  return context->slotBase + buffer.offset +
+         epoch % buffer.generations * buffer.bytes;
+}
+
+/// Where `local`, an address in this rank's heap, is in the heap of `peer`.
+SHARDQ_DEVICE void *shardq_device_peer(const DeviceContext *context,
+                                       void *local, int64_t peer) {
+  return static_cast<char *>(local) +
+         (peer - context->rank) * static_cast<int64_t>(context->flags.stride);
+}
+
+/// 1 while no failure is known to this rank's kernels.
+SHARDQ_DEVICE int32_t shardq_device_ok(const DeviceContext *context) {
+  return *context->failed == 0;
+}
+
+/// 1 if the rows fit the channel; else records the failure. Any threads.
+SHARDQ_DEVICE int32_t shardq_device_admit(const DeviceContext *context,
+                                          int32_t channel, int32_t operation,
+                                          int64_t rows, int64_t row_bytes) {
+  uint64_t limit = context->channels[channel].bytes;
+  // rows * row_bytes may overflow.
+  if (rows >= 0 && row_bytes >= 0 &&
+      (row_bytes == 0 ||
+       static_cast<uint64_t>(rows) <= limit / static_cast<uint64_t>(row_bytes)))
+    return 1;
+  Failure failure;
+  failure.status = SHARDQ_CAPACITY;
+  failure.reporter = context->rank;
+  failure.culprit = context->rank;
+  failure.slot = context->slot;
+  failure.channel = channel;
+  failure.operation = operation;
+  failure.expected =
+      row_bytes > 0 ? static_cast<int64_t>(limit) / row_bytes : 0;
+  failure.found = rows;
+  record(*context, failure);
+  return 0;
+}
+
+/// Begins the channel's next epoch and tells the members. One block.
+SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
+                                        int32_t channel, int32_t operation,
+                                        int64_t group_first,
+                                        int64_t group_stride,
+                                        int64_t group_size,
+                                        const int64_t *rows) {
+  Group group{group_first, group_stride, group_size};
+  bool refuse =
+      hasFailed(*context) || !checkCall(*context, channel, operation, group);
+  // Orders what the block stored before what each lane releases below, and all
+  // threads take one way.
+  if (barrierAny(refuse))
+    return;
+  uint64_t epoch = context->epochs[channel] + 1;
+  Exchange exchange{context->rank, context->slot, channel,
+                    epoch,         operation,     group};
+  bool isFaulty = strikes(context->fault, operation, epoch);
+  if (isFaulty && !isSignalToldFaulty(*context))
+    return;
+  DeviceMemory memory;
+  for (int64_t step = threadIndex(); step < group_size;
+       step += blockThreads()) {
+    int64_t index = group.rotated(step, context->rank);
+    if (isFaulty)
+      signalFaulty(memory, *context, exchange, index, rows);
+    else
+      protocol::signalMember(memory, context->flags, exchange, index, rows);
+  }
+  // All have read the epoch, and all flags are set: who looks for a laggard
+  // takes the epoch for a promise.
+  barrierAny(false);
+  if (threadIndex() == 0)
+    memory.storeRelease(context->epochs[channel], epoch);
+  // A wait of this block that follows asks for that epoch.
+  barrierAny(false);
+}
+
+/// Waits for the members' signals of the channel's current epoch. One block.
+SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
+                                      int32_t channel, int32_t operation,
+                                      int64_t group_first, int64_t group_stride,
+                                      int64_t group_size, const int64_t *rows) {
+  Group group{group_first, group_stride, group_size};
+  bool refuse =
+      hasFailed(*context) || !checkCall(*context, channel, operation, group);
+  uint64_t epoch = refuse ? 0 : context->epochs[channel];
+  if (!refuse && epoch == 0) {
+    recordMisuse(*context, Misuse::WaitBeforeSignal, operation, channel, -1);
+    refuse = true;
+  }
+  if (!barrierAny(refuse)) {
+    Exchange exchange{context->rank, context->slot, channel,
+                      epoch,         operation,     group};
+    Waiting memory(*context, exchange);
+    for (int64_t step = threadIndex(); step < group_size && !refuse;
+         step += blockThreads()) {
+      Verdict verdict =
+          protocol::awaitMember(memory, context->flags, exchange,
+                                group.rotated(step, context->rank), rows);
+      refuse = verdict.arrival != protocol::Arrival::Here;
+      if (Failure failure = protocol::failureOf(exchange, verdict);
+          failure.status != SHARDQ_OK)
+        record(*context, failure);
+    }
+    refuse = barrierAny(refuse);
+    // No lane tells anything any more.
+    if (memory.hasPublished)
+      memory.storeRelease(
+          context->progress.at(context->rank, context->slot).waiting, 0);
+    if (!refuse)
+      return;
+  }
+  if (isChannel(*context, channel))
+    poison(*context, channel);
+}

@@ -1,0 +1,78 @@
+//===- DeviceContext.h - What kernels know of a slot ------------*- C++ -*-===//
+//
+// The first argument of every exchange kernel: one struct in device memory for
+// each slot, written by the host when the communicator is made and read-only
+// afterwards. Free of standard library and driver, since both the host and the
+// device library compile it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_RUNTIME_DEVICE_DEVICECONTEXT_H
+#define SHARDQ_RUNTIME_DEVICE_DEVICECONTEXT_H
+
+#include "protocol/Laggard.h"
+
+namespace shardq::device {
+
+/// Page-locked host memory of one rank that its GPU has mapped: the one place
+/// where kernels and the rank's watchdog meet. Followed by a uint32_t for each
+/// rank of the world, nonzero once that rank has left.
+struct Control {
+  // Written by the host.
+  alignas(64) uint32_t abort; // nonzero: waits give up
+  uint32_t one;               // always 1; copied into DeviceContext::failed
+
+  // Written by the device, once, by whoever set DeviceContext::failed first.
+  alignas(64) uint64_t ready; // nonzero: the record holds
+  Failure record;
+  /// Asks the watchdog to end the process: an injected fault.
+  alignas(64) uint32_t kill;
+};
+
+struct Channel {
+  uint64_t offset; // of the first generation, from the slot's base
+  uint64_t bytes;  // of one generation
+  uint64_t generations;
+};
+
+/// A fault that strikes when this rank signals an exchange that fits; the
+/// actions are those of the host's Fault.
+struct Fault {
+  enum Action : int64_t {
+    None,
+    Kill,
+    Stall,
+    DropFlag,
+    WrongRows,
+    WrongOperation
+  };
+  int64_t action;
+  // -1 fits any.
+  int64_t operation;
+  int64_t epoch;
+};
+
+struct DeviceContext {
+  protocol::FlagTable flags;
+  protocol::ProgressTable progress;
+  int64_t rank;
+  int64_t world;
+  int64_t slot;
+  char *slotBase; // own inboxes
+  const Channel *channels;
+  int64_t numChannels;
+  /// Last epoch that this rank signalled, by channel: in the heap, where peers
+  /// that look for a laggard read it.
+  uint64_t *epochs;
+  /// Nonzero once a failure is known to this rank's kernels; in memory of the
+  /// device, so that asking costs little. Shared by the slots.
+  uint32_t *failed;
+  Control *control;     // as the device addresses it
+  const uint32_t *left; // by rank, host memory as well
+  int64_t deadlineNs;   // of one wait
+  Fault fault;
+};
+
+} // namespace shardq::device
+
+#endif // SHARDQ_RUNTIME_DEVICE_DEVICECONTEXT_H
