@@ -62,6 +62,28 @@ shardq_context *shardq_comm_context(shardq_comm *comm, int32_t slot) {
   return comm ? comm->context(slot) : nullptr;
 }
 
+shardq_status shardq_comm_load(shardq_comm *comm, const shardq_gpu_image *image,
+                               char *message, size_t message_size) {
+  copyMessage("", message, message_size);
+  if (!comm || !comm->gpu) {
+    copyMessage(comm ? "the communicator's buffers are not on a GPU"
+                     : "comm is NULL",
+                message, message_size);
+    return SHARDQ_INVALID;
+  }
+  try {
+    cuda::Current current(comm->gpu->driver, comm->gpu->context);
+    cuda::CaptureGuard guard(comm->gpu->driver);
+    const cuda::LoadedImage *loaded = nullptr;
+    Outcome outcome = comm->gpu->images.load(image, loaded);
+    copyMessage(outcome.text, message, message_size);
+    return outcome.status;
+  } catch (const std::bad_alloc &) {
+    copyMessage("out of memory", message, message_size);
+    return SHARDQ_SYSTEM;
+  }
+}
+
 void shardq_comm_abort(shardq_comm *comm) {
   if (!comm || comm->failed())
     return;
@@ -80,7 +102,7 @@ shardq_status shardq_context_status(shardq_context *context, char *message,
   }
   Failure failure = context->comm.firstFailure();
   try {
-    copyMessage(describe(failure, context->comm.plan), message, message_size);
+    copyMessage(context->comm.firstMessage(), message, message_size);
   } catch (const std::bad_alloc &) {
     copyMessage("out of memory", message, message_size);
   }

@@ -5,6 +5,7 @@
 
 #include "Heap.h"
 
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -31,6 +32,15 @@ struct shardq_bootstrap {
     return {};
   }
   virtual bool ranksAreThreads() const { return false; }
+
+  /// Any other object that ranks of one process share, made by the first that
+  /// asks. All ask for the same kinds at the same step.
+  using Make = std::function<shardq::Outcome(std::shared_ptr<void> &)>;
+  virtual shardq::Outcome sharedObject(const char *kind, const Make &make,
+                                       std::shared_ptr<void> &object) {
+    (void)kind;
+    return make(object);
+  }
 
   const int32_t rank;
   const int32_t world;

@@ -4,7 +4,11 @@
 
 #include "Memory.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <unistd.h>
 
 using namespace shardq;
 
@@ -37,12 +41,51 @@ static Outcome readFault(const shardq_comm_options &options, bool threads,
   return {};
 }
 
-Outcome shardq_comm::create(const shardq_comm_options &options,
+/// Reads a caller's options, as many as it has.
+static Outcome readOptions(const shardq_comm_options &given,
+                           shardq_comm_options &options) {
+  constexpr size_t kFirstVersion = offsetof(shardq_comm_options, memory);
+  if (given.struct_size < kFirstVersion)
+    return failure(SHARDQ_INVALID, "options: struct_size is %zu, expected %zu",
+                   given.struct_size, sizeof(options));
+  options = {};
+  std::memcpy(&options, &given, std::min(given.struct_size, sizeof(options)));
+  return {};
+}
+
+static Outcome checkPlacement(const shardq_comm_options &options) {
+  if (options.memory != SHARDQ_MEMORY_HOST &&
+      options.memory != SHARDQ_MEMORY_CUDA)
+    return failure(SHARDQ_INVALID,
+                   "memory is %d, expected %d (host) or %d "
+                   "(CUDA)",
+                   options.memory, SHARDQ_MEMORY_HOST, SHARDQ_MEMORY_CUDA);
+  switch (options.transport) {
+  case SHARDQ_TRANSPORT_AUTO:
+  case SHARDQ_TRANSPORT_DIRECT:
+    break;
+  case SHARDQ_TRANSPORT_NCCL:
+    return failure(SHARDQ_INVALID, "transport is NCCL, which this version of "
+                                   "the runtime does not have");
+  default:
+    return failure(SHARDQ_INVALID,
+                   "transport is %d, expected %d (auto) or %d "
+                   "(direct)",
+                   options.transport, SHARDQ_TRANSPORT_AUTO,
+                   SHARDQ_TRANSPORT_DIRECT);
+  }
+  if (options.arena_bytes > Arena::kMaxBytes)
+    return failure(SHARDQ_INVALID, "arena_bytes is %llu",
+                   (unsigned long long)options.arena_bytes);
+  return {};
+}
+
+Outcome shardq_comm::create(const shardq_comm_options &given,
                             std::unique_ptr<shardq_comm> &comm) {
   // Without these nobody can be met.
-  if (options.struct_size < sizeof(options))
-    return failure(SHARDQ_INVALID, "options: struct_size is %zu, expected %zu",
-                   options.struct_size, sizeof(options));
+  shardq_comm_options options;
+  if (Outcome outcome = readOptions(given, options); outcome.failed())
+    return outcome;
   shardq_bootstrap *bootstrap = options.bootstrap;
   if (!bootstrap)
     return failure(SHARDQ_INVALID, "options: bootstrap is NULL");
@@ -55,6 +98,7 @@ Outcome shardq_comm::create(const shardq_comm_options &options,
   if (Outcome outcome = checkDeadline("rendezvous_deadline_ms", rendezvousMs);
       outcome.failed())
     return outcome;
+  Deadline rendezvous = Deadline::in(rendezvousMs);
 
   // Everything else that is wrong here is told to the others.
   bool threads = bootstrap->ranksAreThreads();
@@ -69,20 +113,35 @@ Outcome shardq_comm::create(const shardq_comm_options &options,
   if (!local.failed() && options.world != bootstrap->world)
     local = failure(SHARDQ_MISMATCH, "%d ranks, but the bootstrap has %d",
                     options.world, bootstrap->world);
+  if (!local.failed())
+    local = checkPlacement(options);
+  std::unique_ptr<cuda::Gpu> gpu;
+  if (!local.failed() && options.memory == SHARDQ_MEMORY_CUDA)
+    local = cuda::Gpu::open({options.cuda_device, options.rank, options.world,
+                             deadlineMs, options.arena_bytes},
+                            plan, fault, gpu);
+  if (local.failed())
+    gpu.reset();
 
   Membership membership;
   if (Outcome outcome = meet(*bootstrap, options.world, plan, local,
-                             Deadline::in(rendezvousMs), membership);
+                             {options.memory, options.transport, gpu.get()},
+                             rendezvous, membership);
       outcome.failed())
     return outcome;
 
   comm.reset(new shardq_comm(options, std::move(plan), deadlineMs, fault,
-                             threads, std::move(membership.heaps)));
-  if (membership.sockets.empty())
+                             threads, std::move(membership.heaps),
+                             std::move(gpu)));
+  if (membership.sockets.empty() && !comm->gpu)
     return {};
+  std::function<void()> tick;
+  if (comm->gpu)
+    tick = [member = comm.get()] { member->tick(); };
   Outcome outcome = comm->watchdog.start(
       std::move(membership.sockets),
-      [member = comm.get()](int32_t peer) { member->peerClosed(peer); });
+      [member = comm.get()](int32_t peer) { member->peerClosed(peer); },
+      std::move(tick));
   // The others are members already and see this rank leave.
   if (outcome.failed())
     comm.reset();
@@ -91,10 +150,11 @@ Outcome shardq_comm::create(const shardq_comm_options &options,
 
 shardq_comm::shardq_comm(const shardq_comm_options &options, Plan plan,
                          int64_t deadlineMs, const Fault &fault,
-                         bool ranksAreThreads, Heaps heaps)
+                         bool ranksAreThreads, Heaps heaps,
+                         std::unique_ptr<cuda::Gpu> gpu)
     : rank(options.rank), world(options.world), plan(std::move(plan)),
       deadlineMs(deadlineMs), fault(fault), ranksAreThreads(ranksAreThreads),
-      heaps(std::move(heaps)) {
+      heaps(std::move(heaps)), gpu(std::move(gpu)) {
   for (int32_t slot = 0; slot != this->plan.slots; ++slot)
     contexts.emplace_back(*this, slot);
 }
@@ -104,6 +164,9 @@ shardq_comm::~shardq_comm() {
   // leaving from dying. The heap itself stays for as long as peers map it.
   storeRelease(heaps.left(rank), uint64_t(1));
   ringAll();
+  // Kernels that still wait would hold up the device's memory.
+  if (gpu)
+    gpu->abort();
   watchdog.stop();
 }
 
@@ -119,15 +182,18 @@ void shardq_comm::ringAll() {
       ring(heaps, peer, slot);
 }
 
-void shardq_comm::fail(const Failure &failure) {
+void shardq_comm::fail(const Failure &failure, std::string text) {
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (status.load(std::memory_order_relaxed) != SHARDQ_OK)
       return;
     first = failure;
+    detail = std::move(text);
     status.store(static_cast<shardq_status>(failure.status),
                  std::memory_order_release);
   }
+  if (gpu)
+    gpu->abort();
   // Also when it came from another rank, which may have died while it told
   // the others.
   for (int32_t step = 0; step != world; ++step)
@@ -144,6 +210,34 @@ bool shardq_comm::adoptRemote() {
     failure.status = SHARDQ_ABORTED;
   fail(failure);
   return true;
+}
+
+bool shardq_comm::adoptDevice() {
+  Failure failure;
+  if (!gpu || !gpu->readFailure(failure))
+    return false;
+  fail(failure);
+  return true;
+}
+
+/// Passes news between the kernels of this rank and the other ranks.
+void shardq_comm::tick() {
+  if (failed() && !toldKernels) {
+    toldKernels = true;
+    gpu->tellKernels();
+  }
+  for (int32_t peer = 0; peer != world; ++peer)
+    if (loadAcquire(heaps.left(peer)))
+      gpu->noteLeft(peer);
+  if (gpu->wantsKill())
+    ::kill(getpid(), SIGKILL);
+}
+
+std::string shardq_comm::firstMessage() {
+  Failure failure = firstFailure();
+  std::string text = describe(failure, plan);
+  std::lock_guard<std::mutex> lock(mutex);
+  return detail.empty() ? text : text + ": " + detail;
 }
 
 Failure shardq_comm::firstFailure() {

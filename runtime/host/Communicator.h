@@ -7,6 +7,7 @@
 #include "Fault.h"
 #include "Rendezvous.h"
 #include "Watchdog.h"
+#include "cuda/Gpu.h"
 
 #include <atomic>
 #include <deque>
@@ -19,16 +20,21 @@ public:
                                 std::unique_ptr<shardq_comm> &comm);
   ~shardq_comm();
 
-  /// Records the group's first error and tells all ranks. Any thread.
-  void fail(const shardq::Failure &failure);
+  /// Records the group's first error and tells all ranks. `detail` is text that
+  /// only this rank knows. Any thread.
+  void fail(const shardq::Failure &failure, std::string detail = {});
 
-  /// Whether this rank or any other has failed. Cheap. Any thread.
+  /// Whether this rank, a kernel of it or any other rank has failed. Cheap. Any
+  /// thread.
   bool failed() {
-    return status.load(std::memory_order_acquire) != SHARDQ_OK || adoptRemote();
+    return status.load(std::memory_order_acquire) != SHARDQ_OK ||
+           adoptRemote() || adoptDevice();
   }
 
   /// The first error. Any thread.
   shardq::Failure firstFailure();
+  /// Its message.
+  std::string firstMessage();
 
   shardq_context *context(int32_t slot);
 
@@ -39,19 +45,26 @@ public:
   const shardq::Fault fault; // none unless it is this rank's
   const bool ranksAreThreads;
   const shardq::Heaps heaps;
+  /// Null where buffers are on the host.
+  std::unique_ptr<shardq::cuda::Gpu> gpu;
 
 private:
   shardq_comm(const shardq_comm_options &options, shardq::Plan plan,
               int64_t deadlineMs, const shardq::Fault &fault,
-              bool ranksAreThreads, shardq::Heaps heaps);
+              bool ranksAreThreads, shardq::Heaps heaps,
+              std::unique_ptr<shardq::cuda::Gpu> gpu);
 
   bool adoptRemote();
+  bool adoptDevice();
+  void tick();
   void peerClosed(int32_t peer);
   void ringAll();
 
   std::atomic<shardq_status> status = SHARDQ_OK;
   std::mutex mutex;
-  shardq::Failure first; // guarded by mutex
+  shardq::Failure first;    // guarded by mutex
+  std::string detail;       // guarded by mutex
+  bool toldKernels = false; // the watchdog's
 
   // A deque, since contexts have addresses that others keep.
   std::deque<shardq_context> contexts;

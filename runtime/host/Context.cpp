@@ -16,7 +16,19 @@ using protocol::Exchange;
 using protocol::Group;
 
 shardq_context::shardq_context(shardq_comm &comm, int32_t slot)
-    : comm(comm), slot(slot), epochs(comm.plan.channels.size()) {}
+    : comm(comm), slot(slot), epochs(comm.plan.channels.size()) {
+  if (comm.gpu && comm.gpu->firstArenaBytes())
+    arena.add(reinterpret_cast<void *>(comm.gpu->firstArena(slot)),
+              comm.gpu->firstArenaBytes());
+}
+
+/// Whether buffers are on a GPU, where the host must not touch them.
+bool shardq_context::refusesHostCalls() {
+  if (!comm.gpu)
+    return false;
+  misuse(Misuse::HostCallOnDevice, -1);
+  return true;
+}
 
 char *shardq_context::inbox(int32_t channel, uint64_t epoch) const {
   const Plan::Channel &buffer =
@@ -51,20 +63,9 @@ bool shardq_context::checkCall(int32_t channel, int32_t operation,
                                const Group &group, const int64_t *rows) {
   if (!checkChannel(channel))
     return false;
-  // Every member lies between the first and the last.
-  int64_t last = group.first;
-  bool inWorld = group.size >= 1 && group.size <= comm.world &&
-                 group.first >= 0 && group.first < comm.world;
-  if (inWorld) {
-    inWorld =
-        group.size == 1 || (group.stride != 0 && group.stride > -comm.world &&
-                            group.stride < comm.world);
-    if (inWorld)
-      last = group.member(group.size - 1);
-    inWorld = inWorld && last >= 0 && last < comm.world;
-  }
-  if (!inWorld) {
-    misuse(Misuse::Group, last, comm.world, operation);
+  int64_t outside;
+  if (!group.isWithin(comm.world, outside)) {
+    misuse(Misuse::Group, outside, comm.world, operation);
     return false;
   }
   if (!rows) {
@@ -100,14 +101,14 @@ void *shardq_context::spare(uint64_t bytes) {
       return memory.get();
   PrivateMemory memory(bytes);
   if (!memory.get())
-    return comm.heaps.slotBase(comm.rank, slot);
+    return comm.gpu ? nullptr : comm.heaps.slotBase(comm.rank, slot);
   spares.push_back(std::move(memory));
   return spares.back().get();
 }
 
 void *shardq_context::workspace(int32_t channel, int64_t rows,
                                 int64_t rowBytes) {
-  bool known = checkChannel(channel);
+  bool known = !refusesHostCalls() && checkChannel(channel);
   uint64_t limit =
       known ? comm.plan.channels[static_cast<size_t>(channel)].bytes : 0;
   uint64_t bytes = 0;
@@ -134,6 +135,8 @@ void *shardq_context::workspace(int32_t channel, int64_t rows,
 }
 
 void *shardq_context::peer(void *local, int64_t peer) {
+  if (refusesHostCalls())
+    return local;
   if (peer < 0 || peer >= comm.world) {
     misuse(Misuse::Peer, peer, comm.world);
     return local;
@@ -150,7 +153,8 @@ void *shardq_context::peer(void *local, int64_t peer) {
 
 void shardq_context::signal(int32_t channel, int32_t operation,
                             const Group &group, const int64_t *rows) {
-  if (comm.failed() || !checkCall(channel, operation, group, rows))
+  if (refusesHostCalls() || comm.failed() ||
+      !checkCall(channel, operation, group, rows))
     return;
   uint64_t epoch = ++epochs[static_cast<size_t>(channel)];
   Exchange exchange{comm.rank, slot, channel, epoch, operation, group};
@@ -211,6 +215,8 @@ void shardq_context::signalFaulty(const Exchange &exchange,
 
 void shardq_context::wait(int32_t channel, int32_t operation,
                           const Group &group, const int64_t *rows) {
+  if (refusesHostCalls())
+    return;
   bool complete = !comm.failed() &&
                   checkCall(channel, operation, group, rows) &&
                   awaitGroup(channel, operation, group, rows);
@@ -234,29 +240,9 @@ bool shardq_context::awaitGroup(int32_t channel, int32_t operation,
   if (verdict.arrival == protocol::Arrival::Here)
     return true;
 
-  Failure failure;
-  failure.reporter = comm.rank;
-  failure.culprit = verdict.rank;
-  failure.slot = slot;
-  failure.channel = channel;
-  failure.operation = operation;
-  failure.epoch = static_cast<int64_t>(epoch);
-  failure.expected = verdict.expected;
-  failure.found = verdict.found;
-  switch (verdict.arrival) {
-  case protocol::Arrival::Overrun:
-    failure.status = SHARDQ_OVERRUN;
-    break;
-  case protocol::Arrival::WrongOperation:
-    failure.status = SHARDQ_WRONG_OPERATION;
-    break;
-  case protocol::Arrival::WrongRows:
-    failure.status = SHARDQ_WRONG_ROWS;
-    break;
-  default: // Stopped: whoever stopped it has recorded why.
-    return false;
-  }
-  comm.fail(failure);
+  if (Failure failure = protocol::failureOf(exchange, verdict);
+      failure.status != SHARDQ_OK)
+    comm.fail(failure);
   return false;
 }
 

@@ -3,9 +3,12 @@
 #ifndef SHARDQ_RUNTIME_HOST_CONTEXT_H
 #define SHARDQ_RUNTIME_HOST_CONTEXT_H
 
+#include "Arena.h"
 #include "Failure.h"
+#include "cuda/Gpu.h"
 #include "protocol/Protocol.h"
 
+#include <string>
 #include <vector>
 
 struct shardq_comm;
@@ -42,10 +45,24 @@ public:
   void wait(int32_t channel, int32_t operation,
             const shardq::protocol::Group &group, const int64_t *rows);
 
+  // In cuda/Calls.cpp: calls of code for GPUs.
+  void begin(void *stream);
+  shardq_status end();
+  void *device();
+  int64_t multiprocessors();
+  void *allocate(int64_t bytes);
+  void release(void *memory);
+  void launch(const shardq_gpu_image *image, int32_t kernel, int64_t blocks,
+              void *const *params);
+  void tapValue(const shardq_tap_value &value);
+
   shardq_comm &comm;
   const int32_t slot;
   shardq_tap_callback tap = nullptr;
   void *tapUser = nullptr;
+  // Why the last call was refused; no error of the communicator.
+  shardq_status callStatus = SHARDQ_OK;
+  std::string callError;
 
 private:
   bool checkChannel(int32_t channel);
@@ -61,12 +78,27 @@ private:
   char *inbox(int32_t channel, uint64_t epoch) const;
   void poison(int32_t channel);
   void *spare(uint64_t bytes);
+  bool refusesHostCalls();
+  bool mayCall(bool needsGpu);
+  bool isCapturing();
+  bool grow(uint64_t bytes);
+  const shardq::cuda::LoadedImage *findImage(const shardq_gpu_image *image);
+  void driverFailed(shardq::DriverCall call, shardq::cuda::Result result,
+                    std::string detail = {});
 
   // Last epoch that this rank signalled, by channel.
   std::vector<uint64_t> epochs;
   // Inboxes of steps that the plan does not hold, so that code which goes on
   // after the error stays in memory of its own.
   std::vector<shardq::PrivateMemory> spares;
+
+  // The call of code for GPUs that is under way.
+  bool begun = false;
+  shardq::cuda::Stream stream = nullptr;
+  shardq::cuda::ContextHandle before = nullptr; // the caller's, if another
+  shardq::Arena arena;
+  std::vector<shardq::PrivateMemory> hostChunks;         // of the arena
+  std::vector<const shardq::cuda::LoadedImage *> images; // used before
 };
 
 #endif // SHARDQ_RUNTIME_HOST_CONTEXT_H

@@ -45,5 +45,37 @@ void shardq_rt_tap(shardq_context *context, const char *name,
     return;
   shardq_tap_value value{name,  element_bytes, rank_of_shape, data,
                          sizes, strides,       rows,          num_rows};
-  context->tap(context->tapUser, &value);
+  context->tapValue(value);
+}
+
+void shardq_rt_begin(shardq_context *context, void *stream) {
+  if (context)
+    context->begin(stream);
+}
+
+int32_t shardq_rt_end(shardq_context *context) {
+  return context ? context->end() : SHARDQ_INVALID;
+}
+
+void *shardq_rt_device(shardq_context *context) {
+  return context ? context->device() : nullptr;
+}
+
+int64_t shardq_rt_multiprocessors(shardq_context *context) {
+  return context ? context->multiprocessors() : 1;
+}
+
+void *shardq_rt_alloc(shardq_context *context, int64_t bytes) {
+  return context ? context->allocate(bytes) : nullptr;
+}
+
+void shardq_rt_free(shardq_context *context, void *memory) {
+  if (context)
+    context->release(memory);
+}
+
+void shardq_rt_launch(shardq_context *context, const shardq_gpu_image *image,
+                      int32_t kernel, int64_t blocks, void *const *params) {
+  if (context)
+    context->launch(image, kernel, blocks, params);
 }

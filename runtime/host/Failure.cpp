@@ -5,6 +5,7 @@
 #include "Memory.h"
 
 #include <cstring>
+#include <iterator>
 
 using namespace shardq;
 
@@ -55,10 +56,83 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
                   (long long)failure.expected);
   case Misuse::WaitBeforeSignal:
     return format("wait on channel %lld before its first signal", found);
+  case Misuse::HostCallOnDevice:
+    return "code for the host called with buffers on a GPU";
+  case Misuse::DeviceCallOnHost:
+    return "code for GPUs called with buffers on the host";
+  case Misuse::NotBegun:
+    return format("code for GPUs called outside of shardq_rt_begin and "
+                  "shardq_rt_end (slot %lld)",
+                  (long long)failure.slot);
+  case Misuse::Image:
+    return format("the image has no kernel %lld", found);
+  case Misuse::LoadCapture:
+    return format("kernels are not loaded and the stream of slot %lld is "
+                  "captured: call shardq_comm_load before",
+                  (long long)failure.slot);
+  case Misuse::TapCapture:
+    return format("a tap in slot %lld while its stream is captured",
+                  (long long)failure.slot);
   case Misuse::None:
+  case Misuse::Arena:
+  case Misuse::Driver:
     break;
   }
   return "invalid call";
+}
+
+/// What the driver calls its errors, where ours are likely to meet them. The
+/// driver itself may not be here: the failure may be another rank's.
+static const char *driverErrorName(int64_t code) {
+  switch (code) {
+  case 1:
+    return "invalid value";
+  case 2:
+    return "out of memory";
+  case 4:
+    return "deinitialized";
+  case 201:
+    return "invalid context";
+  case 209:
+    return "no binary for this GPU";
+  case 218:
+    return "invalid PTX";
+  case 222:
+    return "PTX version not supported";
+  case 400:
+    return "invalid handle";
+  case 700:
+    return "illegal address";
+  case 701:
+    return "too many resources for a launch";
+  case 702:
+    return "launch timed out";
+  case 715:
+    return "illegal instruction";
+  case 716:
+    return "misaligned address";
+  case 719:
+    return "launch failed";
+  case 900:
+    return "not permitted while a stream is captured";
+  case 901:
+    return "the capture was invalidated";
+  default:
+    return "error";
+  }
+}
+
+static std::string describeDriver(const Failure &failure) {
+  static constexpr const char *kCalls[] = {"allocation", "loading of kernels",
+                                           "launch", "synchronization", "copy"};
+  const char *call =
+      failure.expected >= 0 && failure.expected < int64_t(std::size(kCalls))
+          ? kCalls[failure.expected]
+          : "call";
+  return format("rank %lld: the CUDA driver refused a %s in slot %lld: %s "
+                "(%lld)",
+                (long long)failure.culprit, call, (long long)failure.slot,
+                driverErrorName(failure.found), (long long)failure.found);
 }
 
 std::string shardq::describe(const Failure &failure, const Plan &plan) {
@@ -110,6 +184,11 @@ std::string shardq::describe(const Failure &failure, const Plan &plan) {
                   "waiting (%s)",
                   culprit, found, reporter, place(failure, plan).c_str());
   case SHARDQ_CAPACITY:
+    if (failure.misuse == static_cast<int64_t>(Misuse::Arena))
+      return format("rank %lld lacks %lld bytes of temporary memory in slot "
+                    "%lld, which has %lld, while its stream is captured: run "
+                    "once before the capture, or raise arena_bytes",
+                    culprit, found, (long long)failure.slot, expected);
     return format("rank %lld has %lld rows for the inbox of %s, the plan holds "
                   "%lld",
                   culprit, found, plan.channelName(failure.channel).c_str(),
@@ -119,6 +198,10 @@ std::string shardq::describe(const Failure &failure, const Plan &plan) {
   case SHARDQ_INVALID:
     return format("rank %lld: %s", culprit,
                   describeMisuse(failure, plan).c_str());
+  case SHARDQ_SYSTEM:
+    if (failure.misuse == static_cast<int64_t>(Misuse::Driver))
+      return describeDriver(failure);
+    [[fallthrough]];
   default:
     return format(
         "rank %lld failed: %s", culprit,

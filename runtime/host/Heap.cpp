@@ -30,11 +30,13 @@ static uint64_t alignTo(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-Layout::Layout(const Plan &plan, int32_t world)
+Layout::Layout(const Plan &plan, int32_t world, HeapPart part, uint64_t page,
+               uint64_t tokenBytes)
     : world(world), slots(plan.slots),
       channels(static_cast<int64_t>(plan.channels.size())),
-      slotBytes(plan.slotBytes) {
-  uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+      slotBytes(part == HeapPart::Control ? 0 : plan.slotBytes) {
+  if (page == 0)
+    page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   uint64_t ranks = static_cast<uint64_t>(world);
   uint64_t slotCount = static_cast<uint64_t>(slots);
   uint64_t pairs = slotCount * static_cast<uint64_t>(channels);
@@ -45,16 +47,24 @@ Layout::Layout(const Plan &plan, int32_t world)
     end = offset + size;
     return offset;
   };
-  tokens = place(ranks * sizeof(uint64_t));
+  tokens = place(ranks * tokenBytes);
   progress = place(slotCount * sizeof(SlotProgress));
   doorbells = place(slotCount * sizeof(Doorbell));
   signalled = place(pairs * sizeof(uint64_t));
   flags =
-      place(pairs * protocol::kFlagLines * ranks * sizeof(protocol::FlagLine));
-  data = alignTo(end, page);
-  // Slots start on pages of their own: micro-batches share nothing.
-  slotStride = alignTo(slotBytes ? slotBytes : 1, page);
-  bytes = data + slotCount * slotStride;
+      place(part == HeapPart::Control ? 0
+                                      : pairs * protocol::kFlagLines * ranks *
+                                            sizeof(protocol::FlagLine));
+  if (part == HeapPart::Control) {
+    data = bytes = alignTo(end, page);
+    return;
+  }
+  // Slots start on pages of their own: micro-batches share nothing. A GPU's
+  // pages are too large for that, its cache lines are not.
+  uint64_t unit = part == HeapPart::Device ? 4096 : page;
+  data = alignTo(end, unit);
+  slotStride = alignTo(slotBytes ? slotBytes : 1, unit);
+  bytes = alignTo(data + slotCount * slotStride, page);
 }
 
 Outcome HeapSpace::create(uint64_t stride, int32_t world, int protection,
@@ -147,6 +157,11 @@ char *Heaps::slotBase(int64_t rank, int64_t slot) const {
 protocol::FlagTable Heaps::flagTable() const {
   return {space->heap(0), layout.bytes, layout.flags, layout.channels,
           layout.world};
+}
+
+protocol::ProgressTable Heaps::progressTable() const {
+  return {space->heap(0), layout.bytes,    layout.progress, layout.signalled,
+          layout.slots,   layout.channels, layout.world};
 }
 
 void shardq::ring(const Heaps &heaps, int64_t rank, int64_t slot) {

@@ -14,21 +14,11 @@
 #define SHARDQ_RUNTIME_HOST_HEAP_H
 
 #include "Failure.h"
-#include "protocol/Protocol.h"
+#include "protocol/Laggard.h"
 
 #include <memory>
 
 namespace shardq {
-
-/// What a rank waits for, so that others can tell a laggard from a victim. Its
-/// one writer is the rank itself.
-struct alignas(64) SlotProgress {
-  uint64_t waiting; // 1 while the fields below hold
-  int64_t target;
-  int64_t channel;
-  int64_t operation;
-  uint64_t epoch;
-};
 
 /// Wakes a rank that sleeps in a wait of the slot.
 struct alignas(64) Doorbell {
@@ -36,10 +26,17 @@ struct alignas(64) Doorbell {
   uint32_t sleepers;
 };
 
+/// What a heap is for. Ranks on GPUs have two: buffers, flags and epochs are on
+/// the device, what processes tell each other stays on the host.
+enum class HeapPart { Whole, Control, Device };
+
 /// Offsets of everything in a heap.
 struct Layout {
   Layout() = default;
-  Layout(const Plan &plan, int32_t world);
+  /// `page` is what memory comes in; 0 means the host's pages. `tokenBytes` is
+  /// what each writer has for its token.
+  Layout(const Plan &plan, int32_t world, HeapPart part = HeapPart::Whole,
+         uint64_t page = 0, uint64_t tokenBytes = sizeof(uint64_t));
 
   int32_t world = 0;
   int32_t slots = 0;
@@ -109,6 +106,7 @@ public:
   char *slotBase(int64_t rank, int64_t slot) const;
   char *heapBase(int64_t rank) const;
   protocol::FlagTable flagTable() const;
+  protocol::ProgressTable progressTable() const;
   const Layout &getLayout() const { return layout; }
 
 private:

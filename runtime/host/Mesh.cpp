@@ -18,7 +18,7 @@ using namespace shardq;
 
 namespace {
 
-/// The one message of a connection, sent by both ends with the heap attached.
+/// The one message of a connection, sent by both ends with the heaps attached.
 struct Greeting {
   Nonce nonce;
   int32_t rank;
@@ -118,19 +118,21 @@ static Outcome connectTo(int32_t peer, const Nonce &nonce,
   return {};
 }
 
-static Outcome sendGreeting(int fd, Greeting greeting, int heap, int32_t peer) {
+static Outcome sendGreeting(int fd, Greeting greeting,
+                            const std::vector<int> &heaps, int32_t peer) {
   iovec data{&greeting, sizeof(greeting)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxOffered * sizeof(int))] = {};
+  size_t bytes = heaps.size() * sizeof(int);
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  message.msg_controllen = CMSG_SPACE(bytes);
   cmsghdr *head = CMSG_FIRSTHDR(&message);
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(head), &heap, sizeof(int));
+  head->cmsg_len = CMSG_LEN(bytes);
+  std::memcpy(CMSG_DATA(head), heaps.data(), bytes);
   ssize_t count;
   do
     count = sendmsg(fd, &message, MSG_NOSIGNAL);
@@ -142,10 +144,11 @@ static Outcome sendGreeting(int fd, Greeting greeting, int heap, int32_t peer) {
   return {};
 }
 
-/// Receives a greeting; false if what came is none.
-static bool receiveGreeting(int fd, Greeting &greeting, Descriptor &heap) {
+/// Receives a greeting with `expected` descriptors; false if what came is none.
+static bool receiveGreeting(int fd, Greeting &greeting, size_t expected,
+                            Offer &heaps) {
   iovec data{&greeting, sizeof(greeting)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxOffered * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -156,24 +159,30 @@ static bool receiveGreeting(int fd, Greeting &greeting, Descriptor &heap) {
     count = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
   while (count < 0 && errno == EINTR);
   for (cmsghdr *head = CMSG_FIRSTHDR(&message); count >= 0 && head;
-       head = CMSG_NXTHDR(&message, head))
-    if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+       head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+      continue;
+    // All of them are owned from here on, wanted or not.
+    for (size_t offset = 0; CMSG_LEN(offset + sizeof(int)) <= head->cmsg_len;
+         offset += sizeof(int)) {
       int received;
-      std::memcpy(&received, CMSG_DATA(head), sizeof(int));
-      heap = Descriptor(received);
+      std::memcpy(&received, CMSG_DATA(head) + offset, sizeof(int));
+      heaps.emplace_back(received);
     }
-  return count == static_cast<ssize_t>(sizeof(greeting)) && heap;
+  }
+  return count == static_cast<ssize_t>(sizeof(greeting)) &&
+         heaps.size() == expected;
 }
 
 Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
-                            const Descriptor &listener, const Descriptor &heap,
+                            const Descriptor &listener,
+                            const std::vector<int> &heaps,
                             const Deadline &deadline,
                             std::vector<Descriptor> &sockets,
-                            std::vector<Descriptor> &heaps) {
+                            std::vector<Offer> &theirs) {
   int32_t world = static_cast<int32_t>(nonces.size());
   sockets.resize(nonces.size());
-  heaps.resize(nonces.size());
+  theirs.resize(nonces.size());
   Greeting mine{nonces[static_cast<size_t>(rank)], rank};
 
   // Connecting does not need the other side to accept yet, so no order of
@@ -184,8 +193,7 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
             connectTo(peer, nonces[index], deadline, sockets[index]);
         outcome.failed())
       return outcome;
-    if (Outcome outcome =
-            sendGreeting(sockets[index].get(), mine, heap.get(), peer);
+    if (Outcome outcome = sendGreeting(sockets[index].get(), mine, heaps, peer);
         outcome.failed())
       return outcome;
   }
@@ -203,32 +211,33 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
     if (!socket || !isSameUser(socket.get()))
       continue;
     // Strangers are dropped, not an error: they could be anybody's.
-    Greeting theirs{};
-    Descriptor theirHeap;
+    Greeting greeting{};
+    Offer offer;
     if (!awaitReady(socket.get(), POLLIN, deadline) ||
-        !receiveGreeting(socket.get(), theirs, theirHeap) ||
-        theirs.rank <= rank || theirs.rank >= world)
+        !receiveGreeting(socket.get(), greeting, heaps.size(), offer) ||
+        greeting.rank <= rank || greeting.rank >= world)
       continue;
-    size_t index = static_cast<size_t>(theirs.rank);
-    if (theirs.nonce != nonces[index] || sockets[index])
+    size_t index = static_cast<size_t>(greeting.rank);
+    if (greeting.nonce != nonces[index] || sockets[index])
       continue;
     if (Outcome outcome =
-            sendGreeting(socket.get(), mine, heap.get(), theirs.rank);
+            sendGreeting(socket.get(), mine, heaps, greeting.rank);
         outcome.failed())
       return outcome;
     sockets[index] = std::move(socket);
-    heaps[index] = std::move(theirHeap);
+    theirs[index] = std::move(offer);
     --missing;
   }
 
   for (int32_t peer = 0; peer != rank; ++peer) {
     size_t index = static_cast<size_t>(peer);
-    Greeting theirs{};
+    Greeting greeting{};
     if (!awaitReady(sockets[index].get(), POLLIN, deadline))
       return failure(SHARDQ_ABSENT, "rank %d did not send its heap to rank %d",
                      peer, rank);
-    if (!receiveGreeting(sockets[index].get(), theirs, heaps[index]) ||
-        theirs.rank != peer || theirs.nonce != nonces[index])
+    if (!receiveGreeting(sockets[index].get(), greeting, heaps.size(),
+                         theirs[index]) ||
+        greeting.rank != peer || greeting.nonce != nonces[index])
       return failure(SHARDQ_BOOTSTRAP,
                      "rank %d closed its connection to rank %d during the "
                      "rendezvous",

@@ -24,12 +24,17 @@ Outcome makeNonce(Nonce &nonce);
 /// Listens under the name of `nonce`.
 Outcome listenFor(const Nonce &nonce, int32_t world, Descriptor &listener);
 
-/// Connects to all other ranks and swaps heap descriptors with them. `nonces`
-/// are those of all ranks. Entry `rank` of both results stays empty.
+/// Descriptors that a rank offers to its peers, at most kMaxOffered; all offer
+/// equally many.
+inline constexpr size_t kMaxOffered = 2;
+using Offer = std::vector<Descriptor>;
+
+/// Connects to all other ranks and swaps descriptors with them. `nonces` are
+/// those of all ranks. Entry `rank` of both results stays empty.
 Outcome connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
-                    const Descriptor &listener, const Descriptor &heap,
+                    const Descriptor &listener, const std::vector<int> &mine,
                     const Deadline &deadline, std::vector<Descriptor> &sockets,
-                    std::vector<Descriptor> &heaps);
+                    std::vector<Offer> &theirs);
 
 } // namespace shardq
 

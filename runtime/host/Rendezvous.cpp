@@ -2,6 +2,7 @@
 //
 //   hello       allgather   everybody compares versions, plans, hosts
 //   heaps       sockets     descriptors are swapped, heaps mapped
+//   (maps       allgather   threads on GPUs: everybody's heap is in its place)
 //   tokens      barrier     everybody wrote into everybody's heap
 //   report      allgather   everybody says whether all of that went well
 //
@@ -13,6 +14,7 @@
 #include "Rendezvous.h"
 
 #include "Memory.h"
+#include "cuda/Gpu.h"
 
 #include <cstring>
 #include <fcntl.h>
@@ -41,7 +43,8 @@ static uint64_t networkNamespace() {
 }
 
 static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
-                         const Plan &plan, const Outcome &local) {
+                         const Plan &plan, const Outcome &local,
+                         const Placement &placement) {
   hello = Hello{};
   hello.magic = kHelloMagic;
   hello.abi = SHARDQ_ABI_VERSION;
@@ -52,6 +55,15 @@ static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
   hello.shapeHash = plan.shapeHash();
   readHost(hello.host);
   hello.network = networkNamespace();
+  hello.memory = placement.memory;
+  hello.transport = placement.transport;
+  hello.device = -1;
+  if (const cuda::Gpu *gpu = placement.gpu) {
+    hello.device = gpu->getOrdinal();
+    static_assert(sizeof(hello.deviceUuid) == sizeof(cuda::Uuid));
+    std::memcpy(hello.deviceUuid, &gpu->getUuid(), sizeof(hello.deviceUuid));
+    hello.deviceHeapBytes = gpu->heapBytes();
+  }
   hello.status = local.status;
   copyMessage(local.text, hello.text, sizeof(hello.text));
   return makeNonce(hello.nonce);
@@ -60,15 +72,16 @@ static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
 Outcome shardq::compare(const std::vector<Hello> &hellos) {
   // Everybody compares with rank 0, so everybody finds the same pair.
   const Hello &first = hellos.front();
+  int rank = 0;
+  auto differ = [&rank](const char *what, unsigned long long found,
+                        unsigned long long expected) {
+    return failure(SHARDQ_MISMATCH,
+                   "rank %d and rank 0 differ in %s: %llu and %llu", rank, what,
+                   found, expected);
+  };
   for (size_t i = 0; i != hellos.size(); ++i) {
     const Hello &other = hellos[i];
-    int rank = static_cast<int>(i);
-    auto differ = [&](const char *what, unsigned long long found,
-                      unsigned long long expected) {
-      return failure(SHARDQ_MISMATCH,
-                     "rank %d and rank 0 differ in %s: %llu and %llu", rank,
-                     what, found, expected);
-    };
+    rank = static_cast<int>(i);
     if (other.magic != kHelloMagic)
       return failure(SHARDQ_MISMATCH, "rank %d is not a ShardQ rank", rank);
     if (other.abi != first.abi)
@@ -78,14 +91,14 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
   }
   for (size_t i = 0; i != hellos.size(); ++i) {
     const Hello &other = hellos[i];
-    int rank = static_cast<int>(i);
+    rank = static_cast<int>(i);
     if (other.status != SHARDQ_OK)
       return failure(other.status, "rank %d: %.*s", rank,
                      static_cast<int>(sizeof(other.text)), other.text);
   }
   for (size_t i = 0; i != hellos.size(); ++i) {
     const Hello &other = hellos[i];
-    int rank = static_cast<int>(i);
+    rank = static_cast<int>(i);
     if (other.rank != rank)
       return failure(SHARDQ_MISMATCH,
                      "the bootstrap's rank %d says that it is rank %d", rank,
@@ -105,6 +118,20 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
                      "rank %d and rank 0 have plans of one hash, 0x%llx, but "
                      "of different sizes",
                      rank, (unsigned long long)first.planHash);
+    if (other.memory != first.memory) {
+      auto name = [](int32_t memory) {
+        return memory == SHARDQ_MEMORY_CUDA ? "a GPU" : "the host";
+      };
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d has its buffers on %s, but rank 0 on %s", rank,
+                     name(other.memory), name(first.memory));
+    }
+    if (other.transport != first.transport)
+      return differ("transport", static_cast<unsigned>(other.transport),
+                    static_cast<unsigned>(first.transport));
+    if (other.deviceHeapBytes != first.deviceHeapBytes)
+      return differ("bytes of the GPU's heap", other.deviceHeapBytes,
+                    first.deviceHeapBytes);
     if (std::strncmp(other.host, first.host, sizeof(first.host)) != 0 ||
         other.network != first.network)
       return failure(SHARDQ_MISMATCH,
@@ -143,44 +170,6 @@ Outcome shardq::checkTokens(const Heaps &heaps, int32_t rank,
   return {};
 }
 
-/// Makes this rank's heap and maps those of all others.
-static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
-                        const std::vector<Nonce> &nonces,
-                        const Descriptor &listener, const Deadline &deadline,
-                        Membership &membership) {
-  std::shared_ptr<HeapSpace> space;
-  if (bootstrap.ranksAreThreads()) {
-    if (Outcome outcome = bootstrap.sharedSpace(layout.bytes, space);
-        outcome.failed())
-      return outcome;
-    membership.heaps = Heaps(std::move(space), layout);
-    return {};
-  }
-
-  int32_t rank = bootstrap.rank;
-  Descriptor mine;
-  std::vector<Descriptor> theirs;
-  if (Outcome outcome = createHeapMemory(layout.bytes, mine); outcome.failed())
-    return outcome;
-  if (Outcome outcome = connectMesh(rank, nonces, listener, mine, deadline,
-                                    membership.sockets, theirs);
-      outcome.failed())
-    return outcome;
-  if (Outcome outcome = HeapSpace::reserve(layout.bytes, layout.world, space);
-      outcome.failed())
-    return outcome;
-  for (int32_t peer = 0; peer != layout.world; ++peer) {
-    int fd =
-        peer == rank ? mine.get() : theirs[static_cast<size_t>(peer)].get();
-    if (Outcome outcome = checkHeapMemory(fd, layout.bytes); outcome.failed())
-      return outcome;
-    if (Outcome outcome = space->map(peer, fd); outcome.failed())
-      return outcome;
-  }
-  membership.heaps = Heaps(std::move(space), layout);
-  return {};
-}
-
 /// Tells everybody `mine` and takes over the first failure of any rank.
 static Outcome shareReport(shardq_bootstrap &bootstrap, const Outcome &mine,
                            const Deadline &deadline) {
@@ -198,15 +187,86 @@ static Outcome shareReport(shardq_bootstrap &bootstrap, const Outcome &mine,
   return {};
 }
 
+/// The part of mapHeaps for ranks that are threads.
+static Outcome mapShared(shardq_bootstrap &bootstrap, const Layout &layout,
+                         const std::vector<Hello> &hellos, cuda::Gpu *gpu,
+                         const Deadline &deadline, Membership &membership) {
+  std::shared_ptr<HeapSpace> space;
+  Outcome outcome = bootstrap.sharedSpace(layout.bytes, space);
+  if (!outcome.failed())
+    membership.heaps = Heaps(std::move(space), layout);
+  if (!gpu)
+    return outcome;
+  std::shared_ptr<void> range;
+  if (!outcome.failed())
+    outcome = bootstrap.sharedObject(
+        "GPU heaps",
+        [gpu](std::shared_ptr<void> &made) {
+          std::shared_ptr<cuda::AddressRange> fresh;
+          Outcome result = gpu->reserve(fresh);
+          made = std::move(fresh);
+          return result;
+        },
+        range);
+  if (!outcome.failed()) {
+    std::vector<int> ordinals;
+    for (const Hello &hello : hellos)
+      ordinals.push_back(hello.device);
+    outcome = gpu->mapShared(
+        std::static_pointer_cast<cuda::AddressRange>(range), ordinals);
+  }
+  // A peer's heap is there once that peer has been here.
+  return shareReport(bootstrap, outcome, deadline);
+}
+
+/// Makes this rank's heap and maps those of all others.
+static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
+                        const std::vector<Nonce> &nonces,
+                        const Descriptor &listener, cuda::Gpu *gpu,
+                        const Deadline &deadline, Membership &membership) {
+  std::shared_ptr<HeapSpace> space;
+  int32_t rank = bootstrap.rank;
+  Descriptor mine;
+  std::vector<Offer> theirs;
+  if (Outcome outcome = createHeapMemory(layout.bytes, mine); outcome.failed())
+    return outcome;
+  std::vector<int> offer = {mine.get()};
+  if (gpu)
+    offer.push_back(gpu->descriptor());
+  if (Outcome outcome = connectMesh(rank, nonces, listener, offer, deadline,
+                                    membership.sockets, theirs);
+      outcome.failed())
+    return outcome;
+  if (Outcome outcome = HeapSpace::reserve(layout.bytes, layout.world, space);
+      outcome.failed())
+    return outcome;
+  std::vector<Descriptor> onDevice(nonces.size());
+  for (int32_t peer = 0; peer != layout.world; ++peer) {
+    size_t index = static_cast<size_t>(peer);
+    int fd = peer == rank ? mine.get() : theirs[index].front().get();
+    if (Outcome outcome = checkHeapMemory(fd, layout.bytes); outcome.failed())
+      return outcome;
+    if (Outcome outcome = space->map(peer, fd); outcome.failed())
+      return outcome;
+    if (gpu && peer != rank)
+      onDevice[index] = std::move(theirs[index].back());
+  }
+  membership.heaps = Heaps(std::move(space), layout);
+  return gpu ? gpu->mapPeers(onDevice) : Outcome{};
+}
+
 Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
                      const Plan &plan, const Outcome &local,
-                     const Deadline &deadline, Membership &membership) {
+                     const Placement &placement, const Deadline &deadline,
+                     Membership &membership) {
   int32_t rank = bootstrap.rank;
+  bool threads = bootstrap.ranksAreThreads();
+  cuda::Gpu *gpu = placement.gpu;
   Hello mine;
-  Outcome outcome = fillHello(mine, rank, world, plan, local);
+  Outcome outcome = fillHello(mine, rank, world, plan, local, placement);
   Descriptor listener;
   // The listener is there before anybody can know its name.
-  if (!outcome.failed() && !bootstrap.ranksAreThreads())
+  if (!outcome.failed() && !threads)
     outcome = listenFor(mine.nonce, world, listener);
   if (outcome.failed() && !local.failed()) {
     mine.status = outcome.status;
@@ -221,12 +281,29 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     return outcome;
 
   std::vector<Nonce> nonces;
-  for (const Hello &hello : hellos)
+  // What this rank leaves with each owner, and what each writer leaves here.
+  std::vector<uint64_t> given, expected;
+  for (const Hello &hello : hellos) {
     nonces.push_back(hello.nonce);
+    given.push_back(tokenOf(mine.nonce, hello.rank));
+    expected.push_back(tokenOf(hello.nonce, rank));
+  }
   // Some time is kept back for telling the others about a failure here.
   Deadline mapping = Deadline::in(deadline.remaining() * 3 / 4);
-  outcome = mapHeaps(bootstrap, Layout(plan, world), nonces, listener, mapping,
-                     membership);
+  Layout layout(plan, world, gpu ? HeapPart::Control : HeapPart::Whole);
+  if (threads) {
+    outcome = mapShared(bootstrap, layout, hellos, gpu, deadline, membership);
+    // With GPUs all have this outcome.
+    if (gpu && outcome.failed())
+      return outcome;
+  } else {
+    outcome =
+        mapHeaps(bootstrap, layout, nonces, listener, gpu, mapping, membership);
+  }
+  if (!outcome.failed() && gpu)
+    outcome = gpu->prepare(mapping);
+  if (!outcome.failed() && gpu)
+    outcome = gpu->writeProbes(given, mapping);
   if (!outcome.failed())
     writeTokens(membership.heaps, rank, nonces);
   Outcome barrier = bootstrap.barrier("shardq tokens", deadline);
@@ -234,5 +311,7 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     outcome = std::move(barrier);
   if (!outcome.failed())
     outcome = checkTokens(membership.heaps, rank, nonces);
+  if (!outcome.failed() && gpu)
+    outcome = gpu->checkProbes(expected, deadline);
   return shareReport(bootstrap, outcome, deadline);
 }

@@ -8,6 +8,10 @@
 
 namespace shardq {
 
+namespace cuda {
+class Gpu;
+}
+
 /// What a rank says about itself. Compared between all ranks; all of one size,
 /// whatever the versions, up to and including `protocol`.
 struct Hello {
@@ -21,8 +25,13 @@ struct Hello {
   char host[64];
   uint64_t network; // abstract sockets reach only within one of these
   Nonce nonce;
+  int32_t memory;
+  int32_t transport;
+  int32_t device;         // ordinal in its process
+  uint8_t deviceUuid[16]; // zero where buffers are on the host
+  uint64_t deviceHeapBytes;
   int32_t status; // why this rank cannot take part
-  char text[212];
+  char text[228];
 };
 
 /// What a rank found; all ranks take the first bad one as theirs.
@@ -37,11 +46,18 @@ struct Membership {
   std::vector<Descriptor> sockets; // empty when ranks are threads
 };
 
+/// What differs between ranks on cores and ranks on GPUs.
+struct Placement {
+  int32_t memory = SHARDQ_MEMORY_HOST;
+  int32_t transport = SHARDQ_TRANSPORT_AUTO;
+  cuda::Gpu *gpu = nullptr; // null for host memory, and after a local failure
+};
+
 /// Meets the other ranks. `local` is a failure that this rank brings along: it
 /// still comes, so that the others fail with its reason at once.
 Outcome meet(shardq_bootstrap &bootstrap, int32_t world, const Plan &plan,
-             const Outcome &local, const Deadline &deadline,
-             Membership &membership);
+             const Outcome &local, const Placement &placement,
+             const Deadline &deadline, Membership &membership);
 
 /// First disagreement between the ranks, naming both.
 Outcome compare(const std::vector<Hello> &hellos);

@@ -29,8 +29,8 @@ struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<uint64_t, Round> rounds;
-  // By number of the communicator; owned by the communicators.
-  std::map<uint64_t, std::weak_ptr<HeapSpace>> spaces;
+  // By number of the communicator and kind; owned by the communicators.
+  std::map<std::pair<uint64_t, std::string>, std::weak_ptr<void>> objects;
 };
 
 class ThreadBootstrap : public shardq_bootstrap {
@@ -43,6 +43,8 @@ public:
   Outcome barrier(std::string_view tag, const Deadline &deadline) override;
   Outcome sharedSpace(uint64_t stride,
                       std::shared_ptr<HeapSpace> &space) override;
+  Outcome sharedObject(const char *kind, const Make &make,
+                       std::shared_ptr<void> &object) override;
   bool ranksAreThreads() const override { return true; }
 
 private:
@@ -102,19 +104,34 @@ Outcome ThreadBootstrap::barrier(std::string_view tag,
 
 Outcome ThreadBootstrap::sharedSpace(uint64_t stride,
                                      std::shared_ptr<HeapSpace> &space) {
+  std::shared_ptr<void> object;
+  Outcome outcome = sharedObject(
+      "heaps",
+      [&](std::shared_ptr<void> &made) {
+        std::shared_ptr<HeapSpace> fresh;
+        Outcome result = HeapSpace::allocate(stride, world, fresh);
+        made = std::move(fresh);
+        return result;
+      },
+      object);
+  space = std::static_pointer_cast<HeapSpace>(object);
+  return outcome;
+}
+
+Outcome ThreadBootstrap::sharedObject(const char *kind, const Make &make,
+                                      std::shared_ptr<void> &object) {
   std::lock_guard<std::mutex> lock(meeting->mutex);
   // All ranks ask at the same step, so the step names the communicator.
-  std::weak_ptr<HeapSpace> &known = meeting->spaces[step];
-  space = known.lock();
-  if (space)
+  std::weak_ptr<void> &known = meeting->objects[{step, kind}];
+  object = known.lock();
+  if (object)
     return {};
-  std::erase_if(meeting->spaces, [this](const auto &entry) {
-    return entry.first != step && entry.second.expired();
+  std::erase_if(meeting->objects, [this](const auto &entry) {
+    return entry.first.first != step && entry.second.expired();
   });
-  if (Outcome outcome = HeapSpace::allocate(stride, world, space);
-      outcome.failed())
+  if (Outcome outcome = make(object); outcome.failed())
     return outcome;
-  known = space;
+  known = object;
   return {};
 }
 

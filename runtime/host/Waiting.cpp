@@ -121,83 +121,9 @@ void Waiting::failFor(shardq_status status, int64_t producer) {
   comm.fail(failure);
 }
 
-namespace {
-
-/// One edge of the waits-for graph.
-struct Edge {
-  int64_t waiter;
-  int64_t target;
-  int64_t slot;
-  int64_t channel;
-  int64_t operation;
-  uint64_t epoch;
-};
-
-} // namespace
-
-/// Last epoch of the edge's target whose flag is in the waiter's memory.
-static uint64_t lastFlag(const protocol::FlagTable &table, const Edge &edge) {
-  uint64_t last = 0;
-  for (uint64_t line = 0; line != protocol::kFlagLines; ++line) {
-    uint64_t epoch = loadAcquire(
-        table.line(edge.waiter, edge.slot, edge.channel, line, edge.target)
-            .epoch);
-    if (line == 0 || protocol::epochsAhead(epoch, last) > 0)
-      last = epoch;
-  }
-  return last;
-}
-
-/// What `rank` waits for, looking at `slot` first; false if for nothing.
-static bool readEdge(const Heaps &heaps, int64_t rank, int64_t slot,
-                     Edge &edge) {
-  const Layout &layout = heaps.getLayout();
-  for (int64_t step = 0; step != layout.slots; ++step) {
-    int64_t at = (slot + step) % layout.slots;
-    const SlotProgress &progress = heaps.progress(rank, at);
-    if (!loadAcquire(progress.waiting))
-      continue;
-    Edge found{rank,
-               loadRelaxed(progress.target),
-               at,
-               loadRelaxed(progress.channel),
-               loadRelaxed(progress.operation),
-               loadRelaxed(progress.epoch)};
-    // It is the memory of another process: use nothing of it as an index
-    // unchecked.
-    if (found.target < 0 || found.target >= layout.world || found.channel < 0 ||
-        found.channel >= layout.channels)
-      continue;
-    edge = found;
-    return true;
-  }
-  return false;
-}
-
 void shardq::findLaggard(const Heaps &heaps, const protocol::Exchange &exchange,
                          int64_t producer, Failure &failure, int32_t maxHops) {
-  protocol::FlagTable table = heaps.flagTable();
-  Edge edge{exchange.self,    producer,           exchange.slot,
-            exchange.channel, exchange.operation, exchange.epoch};
-  bool lost = false;
-  for (int32_t hops = 0; hops != maxHops; ++hops) {
-    uint64_t signalled =
-        loadAcquire(heaps.signalled(edge.target, edge.slot, edge.channel));
-    // The target believes that it did its part: its own later waits are a
-    // consequence, not the cause.
-    lost = protocol::epochsAhead(signalled, edge.epoch) >= 0 &&
-           protocol::epochsAhead(lastFlag(table, edge), edge.epoch) < 0;
-    Edge next;
-    if (lost || !readEdge(heaps, edge.target, edge.slot, next))
-      break;
-    edge = next;
-  }
-  failure.culprit = edge.target;
-  failure.slot = edge.slot;
-  failure.channel = edge.channel;
-  failure.operation = edge.operation;
-  failure.epoch = static_cast<int64_t>(edge.epoch);
-  failure.lastSeen = static_cast<int64_t>(lastFlag(table, edge));
-  failure.neighbour = producer;
-  failure.lost = lost;
+  HostMemory memory(heaps);
+  protocol::findLaggard(memory, heaps.flagTable(), heaps.progressTable(),
+                        exchange, producer, maxHops, failure);
 }

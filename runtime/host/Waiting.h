@@ -5,6 +5,7 @@
 
 #include "Communicator.h"
 #include "Memory.h"
+#include "protocol/Laggard.h"
 
 namespace shardq {
 
@@ -51,9 +52,7 @@ private:
   uint32_t rings = 0;
 };
 
-/// Fills in who really holds up `exchange`, of which `producer` is late: ranks
-/// that are late because they wait themselves are followed to the first that
-/// does not, `maxHops` far: more than the world has ranks would be a circle.
+/// protocol::findLaggard over the heaps of CPU ranks.
 void findLaggard(const Heaps &heaps, const protocol::Exchange &exchange,
                  int64_t producer, Failure &failure, int32_t maxHops);
 

@@ -13,9 +13,13 @@
 using namespace shardq;
 
 Outcome Watchdog::start(std::vector<Descriptor> newSockets,
-                        std::function<void(int32_t)> newClosed) {
+                        std::function<void(int32_t)> newClosed,
+                        std::function<void()> newTick, int newPeriodMs) {
   sockets = std::move(newSockets);
   closed = std::move(newClosed);
+  tick = std::move(newTick);
+  // Without a tick only events count.
+  periodMs = tick ? newPeriodMs : -1;
   wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake)
     return systemFailure("eventfd");
@@ -53,7 +57,7 @@ void Watchdog::run() {
     entries.push_back({socket.get(), POLLIN, 0});
   entries.push_back({wake.get(), POLLIN, 0});
   for (;;) {
-    if (poll(entries.data(), entries.size(), -1) < 0) {
+    if (poll(entries.data(), entries.size(), periodMs) < 0) {
       if (errno == EINTR || errno == ENOMEM)
         continue;
       return;
@@ -72,5 +76,7 @@ void Watchdog::run() {
       entries[peer].fd = -1;
       closed(static_cast<int32_t>(peer));
     }
+    if (tick)
+      tick();
   }
 }

@@ -11,7 +11,8 @@
 
 namespace shardq {
 
-/// A thread that watches the control sockets of all peers.
+/// A thread that watches the control sockets of all peers, and at intervals
+/// whatever else there is to watch.
 class Watchdog {
 public:
   Watchdog() = default;
@@ -20,9 +21,11 @@ public:
 
   /// `closed` is called on the watchdog's thread, once per peer, when its
   /// socket closes: it left, or its process ended. Entries of `sockets` that
-  /// are empty are skipped.
+  /// are empty are skipped. `tick`, if there is one, is called every
+  /// `periodMs`.
   Outcome start(std::vector<Descriptor> sockets,
-                std::function<void(int32_t)> closed);
+                std::function<void(int32_t)> closed,
+                std::function<void()> tick = {}, int periodMs = 2);
 
   /// Ends the thread, then closes the sockets.
   void stop();
@@ -32,6 +35,8 @@ private:
 
   std::vector<Descriptor> sockets;
   std::function<void(int32_t)> closed;
+  std::function<void()> tick;
+  int periodMs = -1;
   Descriptor wake;
   std::thread thread;
 };

@@ -135,7 +135,7 @@ TEST(Rendezvous, VersionsDiffer) {
       static_cast<Hello *>(block)->abi = 99;
   };
   expectAll(abi.run(plan.plan), SHARDQ_MISMATCH,
-            "rank 2 and rank 0 differ in ABI version: 99 and 1");
+            "rank 2 and rank 0 differ in ABI version: 99 and 2");
 
   CallbackRoom protocol(3);
   protocol.tamper = [](int32_t rank, int step, void *block) {
@@ -290,7 +290,8 @@ TEST(Rendezvous, RankDiesBeforeItConnects) {
       shardq_bootstrap &inner;
     } mortal(*comm.bootstrap);
     Membership membership;
-    outcome = meet(mortal, 3, read, outcome, Deadline::in(1000), membership);
+    outcome =
+        meet(mortal, 3, read, outcome, {}, Deadline::in(1000), membership);
   };
   auto results = runProcesses(3, plan.plan, options, idle);
   results.pop_back();

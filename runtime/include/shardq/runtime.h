@@ -1,6 +1,7 @@
 //===- runtime.h - C ABI of the ShardQ runtime ------------------*- C -*-===//
 //
-// Symmetric buffers, exchanges and errors for the ranks of one host.
+// Symmetric buffers, exchanges and errors for the ranks of one host, on its
+// cores or on its GPUs.
 //
 // Two audiences read this header. A program that runs ranks uses
 // `shardq_bootstrap_*`, `shardq_comm_*` and `shardq_context_*`. Code generated
@@ -28,7 +29,7 @@
 
 /* Version of everything below. Raised by any change that an existing caller
  * could notice; ranks of different versions refuse each other. */
-#define SHARDQ_ABI_VERSION 1
+#define SHARDQ_ABI_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -164,6 +165,16 @@ typedef struct shardq_comm shardq_comm;
  * each may be driven by a thread of its own, one thread at a time. */
 typedef struct shardq_context shardq_context;
 
+/* Where the buffers are, the same on all ranks. */
+enum { SHARDQ_MEMORY_HOST = 0, SHARDQ_MEMORY_CUDA = 1 };
+
+/* How rows reach a peer's GPU. */
+enum {
+  SHARDQ_TRANSPORT_AUTO = 0,
+  SHARDQ_TRANSPORT_DIRECT = 1, /* stores into memory that peers have mapped */
+  SHARDQ_TRANSPORT_NCCL = 2    /* refused with SHARDQ_INVALID so far */
+};
+
 typedef struct shardq_comm_options {
   size_t struct_size;
   int32_t rank;
@@ -177,6 +188,14 @@ typedef struct shardq_comm_options {
   /* A fault to inject, "rank=2,operation=1,epoch=3,action=kill"; NULL reads
    * the environment's SHARDQ_FAULT, "" injects nothing. docs/Runtime.md. */
   const char *fault;
+  /* Callers of ABI version 1 end here, and get buffers of the host. */
+  int32_t memory;
+  int32_t cuda_device; /* the driver's ordinal; ranks may share a device */
+  int32_t transport;
+  int32_t reserved; /* 0 */
+  /* Temporary memory of each slot to begin with. It grows on demand, but not
+   * while a stream is captured. */
+  uint64_t arena_bytes;
 } shardq_comm_options;
 
 /* Makes this rank's heap, meets the other ranks, maps their heaps and checks
@@ -189,7 +208,9 @@ SHARDQ_API shardq_status shardq_comm_create(const shardq_comm_options *options,
                                             size_t message_size);
 
 /* Leaves the group and frees everything, contexts included. Not collective:
- * waits for nobody, dead or alive. The contexts must not be in use. Peers that
+ * waits for no peer, dead or alive. The contexts must not be in use: what they
+ * have enqueued on a GPU is complete. Synchronizes the device, and is therefore
+ * not for threads that run while one of its streams is captured. Peers that
  * still need this rank get SHARDQ_PEER_LEFT. NULL is allowed. */
 SHARDQ_API void shardq_comm_destroy(shardq_comm *comm);
 
@@ -205,6 +226,35 @@ SHARDQ_API shardq_context *shardq_comm_context(shardq_comm *comm, int32_t slot);
 /* Ends the group: every rank's exchanges return with SHARDQ_ABORTED, naming
  * this rank. No effect after an earlier error. Any thread. */
 SHARDQ_API void shardq_comm_abort(shardq_comm *comm);
+
+/* One kernel of an image. */
+typedef struct shardq_gpu_kernel {
+  const char *name;
+  int32_t threads;        /* of a block */
+  int32_t dynamic_shared; /* bytes of a block */
+} shardq_gpu_kernel;
+
+/* Machine code of kernels, embedded in generated code; must outlive the
+ * communicators that load it. `code` is a cubin, or zero-terminated PTX that
+ * the driver assembles. */
+typedef struct shardq_gpu_image {
+  size_t struct_size;
+  const void *code;
+  size_t code_bytes;
+  int32_t arch; /* 90 for sm_90 and sm_90a; for messages */
+  int32_t num_kernels;
+  const shardq_gpu_kernel *kernels;
+} shardq_gpu_image;
+
+/* Loads all kernels of an image for the communicator's device, so that no
+ * launch has to, and a stream may be captured. Otherwise the first launch does
+ * it. Not collective, and loading again does nothing. Call it before the
+ * first exchange: loading may have to wait for kernels that run. The message
+ * holds what the driver's assembler said. Errors: SHARDQ_INVALID,
+ * SHARDQ_SYSTEM; they are not recorded on the communicator. */
+SHARDQ_API shardq_status shardq_comm_load(shardq_comm *comm,
+                                          const shardq_gpu_image *image,
+                                          char *message, size_t message_size);
 
 /*===--- Context ---------------------------------------------------------===*/
 
@@ -309,12 +359,52 @@ SHARDQ_API void shardq_rt_wait(shardq_context *context, int32_t channel,
 SHARDQ_API int32_t shardq_rt_ok(shardq_context *context);
 
 /* Hands a value to the context's tap callback, if there is one. The fields are
- * those of shardq_tap_value. */
+ * those of shardq_tap_value. On a GPU, `data` and `rows` may be device memory:
+ * the stream is synchronized and the callback is handed a copy; recorded as
+ * SHARDQ_INVALID while the stream is captured. */
 SHARDQ_API void shardq_rt_tap(shardq_context *context, const char *name,
                               int32_t element_bytes, int32_t rank_of_shape,
                               const void *data, const int64_t *sizes,
                               const int64_t *strides, const int32_t *rows,
                               int64_t num_rows);
+
+/*===--- Entry points of generated code for GPUs -------------------------===*/
+//
+// A call of a generated function is begin, any of the others, end. All of it
+// only enqueues: errors that kernels find are known after the stream's work is
+// done, by shardq_context_status. On a communicator with host memory, begin,
+// end, alloc and free work as well; the others record SHARDQ_INVALID. Code for
+// GPUs exchanges in kernels: shardq_rt_workspace, _peer, _signal and _wait are
+// recorded as SHARDQ_INVALID where buffers are on a GPU.
+
+/* Begins a call: what follows is enqueued on `stream` (a CUstream), and the
+ * device's primary context is current on this thread until the call's end. All
+ * temporary memory of the slot is free again. */
+SHARDQ_API void shardq_rt_begin(shardq_context *context, void *stream);
+
+/* Ends a call; the status so far known on the host, without waiting. */
+SHARDQ_API int32_t shardq_rt_end(shardq_context *context);
+
+/* What kernels take as their context: an address on the device; NULL where
+ * buffers are on the host. */
+SHARDQ_API void *shardq_rt_device(shardq_context *context);
+
+/* Multiprocessors of the device; 1 where buffers are on the host. */
+SHARDQ_API int64_t shardq_rt_multiprocessors(shardq_context *context);
+
+/* Temporary memory until free or the next begin, aligned to 256 bytes. A block
+ * that was freed is used again at once: kernels of one stream run in order. The
+ * memory of a slot depends only on the order of these calls, so a captured
+ * graph and later calls agree. While the stream is captured nothing is added to
+ * it, and a shortage is recorded as SHARDQ_CAPACITY. NULL after an error. */
+SHARDQ_API void *shardq_rt_alloc(shardq_context *context, int64_t bytes);
+SHARDQ_API void shardq_rt_free(shardq_context *context, void *memory);
+
+/* Enqueues kernel number `kernel` of the image, `blocks` blocks of it, at least
+ * one, with the addresses of its arguments in `params`. */
+SHARDQ_API void shardq_rt_launch(shardq_context *context,
+                                 const shardq_gpu_image *image, int32_t kernel,
+                                 int64_t blocks, void *const *params);
 
 #ifdef __cplusplus
 } // extern "C"

@@ -1,0 +1,269 @@
+//===- Calls.cpp - A call of generated code for GPUs ----------------------===//
+//
+// Host code of generated functions only enqueues. On a communicator with host
+// memory, the calls that make sense there work too.
+//
+//===----------------------------------------------------------------------===//
+
+#include "host/Communicator.h"
+
+#include <algorithm>
+#include <new>
+
+using namespace shardq;
+using namespace shardq::cuda;
+
+/// Chunks of an arena are at least that large: few of them, and each is a call
+/// of the driver.
+static constexpr uint64_t kChunkBytes = uint64_t(8) << 20;
+
+void shardq_context::begin(void *callerStream) {
+  if (comm.failed())
+    return;
+  begun = true;
+  arena.reset();
+  stream = static_cast<Stream>(callerStream);
+  if (!comm.gpu)
+    return;
+  const Driver &driver = comm.gpu->driver;
+  ContextHandle current = nullptr;
+  driver.getCurrent(&current);
+  before = nullptr;
+  if (current == comm.gpu->context)
+    return;
+  before = current;
+  driver.setCurrent(comm.gpu->context);
+}
+
+shardq_status shardq_context::end() {
+  // Also after an error: what begin changed is the caller's.
+  if (begun && before)
+    comm.gpu->driver.setCurrent(before);
+  begun = false;
+  before = nullptr;
+  return static_cast<shardq_status>(comm.firstFailure().status);
+}
+
+/// Whether a call between begin and end may go on.
+bool shardq_context::mayCall(bool needsGpu) {
+  if (comm.failed())
+    return false;
+  if (needsGpu && !comm.gpu) {
+    misuse(Misuse::DeviceCallOnHost, -1);
+    return false;
+  }
+  if (!begun) {
+    misuse(Misuse::NotBegun, -1);
+    return false;
+  }
+  return true;
+}
+
+void *shardq_context::device() {
+  return comm.gpu ? reinterpret_cast<void *>(comm.gpu->deviceContext(slot))
+                  : nullptr;
+}
+
+int64_t shardq_context::multiprocessors() {
+  return comm.gpu ? std::max(comm.gpu->multiprocessorCount(), 1) : 1;
+}
+
+void shardq_context::driverFailed(DriverCall call, Result result,
+                                  std::string detail) {
+  Failure failure;
+  failure.status = SHARDQ_SYSTEM;
+  failure.reporter = comm.rank;
+  failure.culprit = comm.rank;
+  failure.slot = slot;
+  failure.expected = static_cast<int64_t>(call);
+  failure.found = result;
+  failure.misuse = static_cast<int64_t>(Misuse::Driver);
+  comm.fail(failure, std::move(detail));
+}
+
+bool shardq_context::isCapturing() {
+  int status = 0;
+  // An error means that another stream's capture forbids to ask about the
+  // default stream, which itself cannot be captured.
+  return comm.gpu->driver.isCapturing(stream, &status) == kSuccess &&
+         status != 0;
+}
+
+/// Adds a chunk that holds `bytes`; else records why it cannot.
+bool shardq_context::grow(uint64_t bytes) {
+  // Twice as much each time, so that there are few chunks; where that does not
+  // fit, as much as is needed.
+  uint64_t wanted = std::max({bytes, kChunkBytes, arena.capacity()});
+  if (!comm.gpu) {
+    PrivateMemory memory(wanted);
+    if (!memory.get()) {
+      driverFailed(DriverCall::Allocate, kOutOfMemory);
+      return false;
+    }
+    arena.add(memory.get(), wanted);
+    hostChunks.push_back(std::move(memory));
+    return true;
+  }
+  if (isCapturing()) {
+    Failure failure;
+    failure.status = SHARDQ_CAPACITY;
+    failure.reporter = comm.rank;
+    failure.culprit = comm.rank;
+    failure.slot = slot;
+    failure.expected = static_cast<int64_t>(arena.capacity());
+    failure.found = static_cast<int64_t>(bytes);
+    failure.misuse = static_cast<int64_t>(Misuse::Arena);
+    comm.fail(failure);
+    return false;
+  }
+  CaptureGuard guard(comm.gpu->driver);
+  Address address = 0;
+  Result result = comm.gpu->allocate(wanted, address);
+  if (result == kOutOfMemory && wanted != bytes) {
+    wanted = bytes;
+    result = comm.gpu->allocate(wanted, address);
+  }
+  if (result != kSuccess) {
+    driverFailed(DriverCall::Allocate, result,
+                 format("%llu bytes", (unsigned long long)bytes));
+    return false;
+  }
+  arena.add(reinterpret_cast<void *>(address), wanted);
+  return true;
+}
+
+void *shardq_context::allocate(int64_t bytes) {
+  if (!mayCall(/*needsGpu=*/false))
+    return nullptr;
+  if (bytes < 0 || static_cast<uint64_t>(bytes) > Arena::kMaxBytes) {
+    driverFailed(DriverCall::Allocate, kOutOfMemory,
+                 format("%lld bytes", (long long)bytes));
+    return nullptr;
+  }
+  uint64_t wanted = Arena::rounded(static_cast<uint64_t>(bytes));
+  void *memory = arena.allocate(wanted);
+  if (memory || !grow(wanted))
+    return memory;
+  return arena.allocate(wanted);
+}
+
+void shardq_context::release(void *memory) {
+  if (memory && mayCall(/*needsGpu=*/false))
+    arena.free(memory);
+}
+
+/// A loaded image; else records why there is none.
+const LoadedImage *shardq_context::findImage(const shardq_gpu_image *image) {
+  for (const LoadedImage *known : images)
+    if (known->image == image && image && known->code == image->code)
+      return known;
+  const LoadedImage *loaded = comm.gpu->images.find(image);
+  if (!loaded) {
+    if (isCapturing()) {
+      misuse(Misuse::LoadCapture, -1);
+      return nullptr;
+    }
+    CaptureGuard guard(comm.gpu->driver);
+    Outcome outcome = comm.gpu->images.load(image, loaded);
+    if (outcome.failed()) {
+      driverFailed(DriverCall::Load, 0, std::move(outcome.text));
+      return nullptr;
+    }
+  }
+  images.push_back(loaded);
+  return loaded;
+}
+
+void shardq_context::launch(const shardq_gpu_image *image, int32_t kernel,
+                            int64_t blocks, void *const *params) {
+  if (!mayCall(/*needsGpu=*/true))
+    return;
+  const LoadedImage *loaded = findImage(image);
+  if (!loaded)
+    return;
+  if (kernel < 0 || static_cast<size_t>(kernel) >= loaded->kernels.size()) {
+    misuse(Misuse::Image, kernel);
+    return;
+  }
+  const LoadedImage::Kernel &entry =
+      loaded->kernels[static_cast<size_t>(kernel)];
+  // Kernels loop over as many rows as there are, so fewer blocks are right.
+  unsigned grid =
+      static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 0x7fffffff));
+  Result result = comm.gpu->driver.launch(
+      entry.function, grid, 1, 1, entry.threads, 1, 1, entry.dynamicShared,
+      stream, const_cast<void **>(params), nullptr);
+  if (result != kSuccess)
+    driverFailed(DriverCall::Launch, result,
+                 format("kernel %s", image->kernels[kernel].name));
+}
+
+/// Elements from the lowest to one past the highest that the strides reach, and
+/// how far before `data` they begin.
+static void measure(const shardq_tap_value &value, int64_t &count,
+                    int64_t &before) {
+  count = 1;
+  before = 0;
+  for (int32_t i = 0; i != value.rank; ++i) {
+    if (value.sizes[i] <= 0) {
+      count = before = 0;
+      return;
+    }
+    int64_t reach = (value.sizes[i] - 1) * value.strides[i];
+    count += reach < 0 ? -reach : reach;
+    before += reach < 0 ? -reach : 0;
+  }
+}
+
+void shardq_context::tapValue(const shardq_tap_value &value) {
+  if (!comm.gpu) {
+    tap(tapUser, &value);
+    return;
+  }
+  if (!mayCall(/*needsGpu=*/true))
+    return;
+  if (isCapturing()) {
+    misuse(Misuse::TapCapture, -1);
+    return;
+  }
+  const Driver &driver = comm.gpu->driver;
+  if (Result result = driver.synchronizeStream(stream)) {
+    driverFailed(DriverCall::Synchronize, result);
+    return;
+  }
+  // What the kernels so far found has been written.
+  if (comm.failed())
+    return;
+  int64_t count, before;
+  measure(value, count, before);
+  int64_t rows =
+      value.rows && value.rank > 0 ? std::max<int64_t>(value.sizes[0], 0) : 0;
+  size_t bytes =
+      static_cast<size_t>(count) * static_cast<size_t>(value.element_bytes);
+  try {
+    std::vector<char> data(bytes);
+    std::vector<int32_t> rowCopy(static_cast<size_t>(rows));
+    Address source = reinterpret_cast<Address>(value.data) -
+                     static_cast<Address>(before * value.element_bytes);
+    Result result = kSuccess;
+    if (bytes)
+      result = driver.copyAny(reinterpret_cast<Address>(data.data()), source,
+                              bytes, stream);
+    if (result == kSuccess && rows)
+      result = driver.copyAny(reinterpret_cast<Address>(rowCopy.data()),
+                              reinterpret_cast<Address>(value.rows),
+                              rowCopy.size() * sizeof(int32_t), stream);
+    if (result == kSuccess)
+      result = driver.synchronizeStream(stream);
+    if (result != kSuccess) {
+      driverFailed(DriverCall::Copy, result);
+      return;
+    }
+    shardq_tap_value copy = value;
+    copy.data = data.data() + before * value.element_bytes;
+    copy.rows = value.rows ? rowCopy.data() : nullptr;
+    tap(tapUser, &copy);
+  } catch (const std::bad_alloc &) {
+    driverFailed(DriverCall::Copy, kOutOfMemory);
+  }
+}

@@ -1,0 +1,170 @@
+//===- Gpu.h - A rank's part of a GPU ---------------------------*- C++ -*-===//
+//
+// Everything of a communicator that is on a device, or that the device has
+// mapped. A communicator with host memory has none.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_RUNTIME_CUDA_GPU_H
+#define SHARDQ_RUNTIME_CUDA_GPU_H
+
+#include "AddressRange.h"
+#include "Images.h"
+#include "device/DeviceContext.h"
+#include "host/Fault.h"
+#include "host/Heap.h"
+
+namespace shardq::cuda {
+
+/// Makes a context of the driver current on this thread, for a while.
+class Current {
+public:
+  Current(const Driver &driver, ContextHandle context);
+  ~Current();
+  Current(const Current &) = delete;
+
+private:
+  const Driver &driver;
+  ContextHandle before = nullptr;
+  bool changed = false;
+};
+
+/// Allows this thread calls that are unsafe while some stream of the process is
+/// captured, of which none here takes part in the capture.
+class CaptureGuard {
+public:
+  explicit CaptureGuard(const Driver &driver) : driver(driver) {
+    driver.exchangeCaptureMode(&mode);
+  }
+  ~CaptureGuard() { driver.exchangeCaptureMode(&mode); }
+  CaptureGuard(const CaptureGuard &) = delete;
+
+private:
+  const Driver &driver;
+  int mode = kCaptureRelaxed;
+};
+
+struct GpuOptions {
+  int ordinal = 0;
+  int32_t rank = 0;
+  int32_t world = 0;
+  int64_t deadlineMs = 0;
+  uint64_t arenaBytes = 0;
+};
+
+class Gpu {
+public:
+  /// Opens the device and makes this rank's heap on it.
+  static Outcome open(const GpuOptions &options, const Plan &plan,
+                      const Fault &fault, std::unique_ptr<Gpu> &gpu);
+  Gpu(const Gpu &) = delete;
+  /// Ends this rank's kernels that wait, waits for all that the device does,
+  /// and frees everything.
+  ~Gpu();
+
+  //===--- Rendezvous -----------------------------------------------------===//
+
+  /// What peers are told: whose device it is, and how much they map.
+  const Uuid &getUuid() const { return uuid; }
+  uint64_t heapBytes() const { return layout.bytes; }
+  int getOrdinal() const { return options.ordinal; }
+  /// The heap, for peers to map.
+  int descriptor() const { return heapFd.get(); }
+
+  /// Maps all heaps into a range of this rank's own. `theirs` holds the peers'
+  /// descriptors.
+  Outcome mapPeers(const std::vector<Descriptor> &theirs);
+
+  /// Makes a range that ranks of this process share.
+  Outcome reserve(std::shared_ptr<AddressRange> &range);
+  /// Puts this rank's heap into a range that ranks of this process share, for
+  /// the devices of all of them.
+  Outcome mapShared(std::shared_ptr<AddressRange> range,
+                    const std::vector<int> &ordinals);
+
+  /// Clears this rank's flags and epochs, and writes the slots' contexts.
+  Outcome prepare(const Deadline &deadline);
+
+  /// Writes into every heap, by kernel and by copy engine. `tokens` by owner.
+  Outcome writeProbes(const std::vector<uint64_t> &tokens,
+                      const Deadline &deadline);
+  /// Looks at what all ranks wrote here. `tokens` by writer.
+  Outcome checkProbes(const std::vector<uint64_t> &tokens,
+                      const Deadline &deadline);
+
+  //===--- Failures -------------------------------------------------------===//
+
+  /// Waits of this rank's kernels give up. Any thread.
+  void abort();
+  /// Kernels that do not wait learn of it, too. The watchdog.
+  void tellKernels();
+  /// A failure that a kernel found. Any thread.
+  bool readFailure(Failure &failure) const;
+  /// Kernels that wait for the rank give up. The watchdog.
+  void noteLeft(int32_t rank);
+  /// Whether a kernel asks for the end of the process: an injected fault.
+  bool wantsKill() const;
+
+  //===--- Calls of generated code ----------------------------------------===//
+
+  Address deviceContext(int32_t slot) const;
+  int multiprocessorCount() const { return multiprocessors; }
+  /// Memory until the communicator's end; the device's context is current.
+  Result allocate(uint64_t bytes, Address &address);
+  /// What a slot's arena begins with; 0 if it begins empty.
+  Address firstArena(int32_t slot) const;
+  uint64_t firstArenaBytes() const { return options.arenaBytes; }
+
+  const Driver &driver;
+  /// The device's primary context.
+  ContextHandle context = nullptr;
+  Images images;
+
+private:
+  Gpu(const Driver &driver, const GpuOptions &options, const Plan &plan,
+      const Fault &fault);
+  Outcome openDevice();
+  Outcome createHeap();
+  Outcome createControl();
+  Outcome createPrivate();
+  Outcome loadCheck();
+  Outcome waitFor(const char *what, const Deadline &deadline);
+  char *at(uint64_t offset) const;
+
+  const GpuOptions options;
+  const Fault fault;
+  const Layout layout;
+  std::vector<device::Channel> channels;
+
+  DeviceId device = -1;
+  bool hasContext = false;
+  int multiprocessors = 0;
+  Uuid uuid{};
+  Stream stream = nullptr; // the runtime's own
+
+  MemoryHandle heap = 0;
+  bool hasHeap = false;
+  Descriptor heapFd;
+  std::shared_ptr<AddressRange> range;
+
+  device::Control *control = nullptr; // page-locked
+  Address controlOnDevice = 0;
+
+  // Offsets in the private memory of the device.
+  struct {
+    uint64_t failed, channels, contexts, tokens, probes, bad, bytes;
+  } place{};
+  Address privateMemory = 0;
+
+  Module checkModule = nullptr;
+  Function checkWrite = nullptr;
+  Function checkRead = nullptr;
+
+  std::vector<Address> firstArenas;
+  std::mutex mutex;
+  std::vector<Address> allocations; // guarded by mutex
+};
+
+} // namespace shardq::cuda
+
+#endif // SHARDQ_RUNTIME_CUDA_GPU_H
