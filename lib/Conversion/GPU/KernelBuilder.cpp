@@ -2,7 +2,6 @@
 
 #include "KernelBuilder.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -123,6 +122,31 @@ void KernelBuilder::storeAt(Value value, Value pointer) {
   LLVM::StoreOp::create(*this, value, pointer, bytesOf(value.getType()));
 }
 
+SmallVector<Value> KernelBuilder::loadSeveral(Type type, int64_t count,
+                                              Value pointer) {
+  if (count == 1)
+    return {loadAt(type, pointer)};
+  Value loaded = loadAt(VectorType::get({count}, type), pointer);
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(LLVM::ExtractElementOp::create(*this, loaded, i32(i)));
+  return values;
+}
+/// Several values of one type as a vector.
+static Value toVector(KernelBuilder &b, ArrayRef<Value> values) {
+  auto type = VectorType::get({int64_t(values.size())}, values[0].getType());
+  Value all = LLVM::UndefOp::create(b, type);
+  for (auto [i, value] : llvm::enumerate(values))
+    all = LLVM::InsertElementOp::create(b, all, value, b.i32(i));
+  return all;
+}
+void KernelBuilder::storeSeveral(ArrayRef<Value> values, Value pointer) {
+  storeAt(values.size() == 1 ? values[0] : toVector(*this, values), pointer);
+}
+void KernelBuilder::storePair(Value first, Value second, Value pointer) {
+  storeSeveral({first, second}, pointer);
+}
+
 Value KernelBuilder::toI32(Value index) {
   return arith::IndexCastOp::create(*this, getI32Type(), index);
 }
@@ -235,10 +259,8 @@ SmallVector<Value> KernelBuilder::multiplyMatrices(Type element, ValueRange a,
 }
 
 Value KernelBuilder::pack(Type element, Value low, Value high) {
-  auto wide = VectorType::get({2}, getF32Type());
   auto narrow = VectorType::get({2}, element);
-  Value both = vector::FromElementsOp::create(*this, wide,
-                                              ValueRange{low, high});
+  Value both = toVector(*this, {low, high});
   return bits(getI32Type(), arith::TruncFOp::create(*this, narrow, both));
 }
 

@@ -68,6 +68,11 @@ public:
   /// LLVM's loads and stores of any type at a pointer, aligned by its size.
   Value loadAt(Type type, Value pointer);
   void storeAt(Value value, Value pointer);
+  /// `count` neighbours, 16 bytes at most; the address is a multiple of their
+  /// size in all.
+  SmallVector<Value> loadSeveral(Type type, int64_t count, Value pointer);
+  void storeSeveral(ArrayRef<Value> values, Value pointer);
+  void storePair(Value first, Value second, Value pointer);
   /// The bits of a value as another type.
   Value bits(Type type, Value value);
   SmallVector<Value> chooseAll(Value condition,

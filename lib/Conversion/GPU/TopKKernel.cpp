@@ -22,7 +22,7 @@ static constexpr int64_t kWarps = kThreads / kWarp;
 /// A100's block.
 static constexpr int64_t kCapacity = 32768;
 /// 16-byte loads that a thread has under way.
-static constexpr int64_t kLoads = 8;
+static constexpr int64_t kLoads = 4;
 /// Digits of a key, from the top.
 static constexpr int64_t kDigits[] = {11, 11, 10};
 
@@ -130,8 +130,6 @@ void TopKKernel::sweepGlobal(Take take, bool keep) {
 }
 
 void TopKKernel::sweepWide(Take take, bool keep) {
-  Type i32 = b.getI32Type();
-  auto vectorType = VectorType::get({4}, i32);
   Value quads = b.shiftRight(length, 2);
   Value last = b.sub(quads, b.i32(1));
   Value step = b.i32(kThreads * kLoads);
@@ -142,26 +140,25 @@ void TopKKernel::sweepWide(Take take, bool keep) {
       [&](OpBuilder &nested, Location, Value base, ValueRange) {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToEnd(nested.getInsertionBlock());
-        SmallVector<Value> positions, loaded;
+        SmallVector<Value> positions;
+        SmallVector<SmallVector<Value>> loaded;
         for (int64_t i = 0; i < kLoads; ++i) {
           Value quad = b.add(b.add(base, thread), b.i32(i * kThreads));
           positions.push_back(quad);
           Value clamped = b.min(quad, last);
           Value offset = b.mul(b.extend(clamped), b.index(16));
-          loaded.push_back(b.load16(b.advance(start, offset)));
+          loaded.push_back(
+              b.loadSeveral(b.getI32Type(), 4, b.advance(start, offset)));
         }
         for (int64_t i = 0; i < kLoads; ++i) {
           b.when(b.less(positions[i], quads), [&] {
             SmallVector<Value> keys;
-            for (int64_t j = 0; j < 4; ++j)
-              keys.push_back(key(LLVM::ExtractElementOp::create(
-                  b, loaded[i], b.i32(j))));
+            for (Value score : loaded[i])
+              keys.push_back(key(score));
             if (keep) {
               b.when(fits, [&] {
-                Value all = LLVM::UndefOp::create(b, vectorType);
-                for (int64_t j = 0; j < 4; ++j)
-                  all = LLVM::InsertElementOp::create(b, all, keys[j], b.i32(j));
-                b.store16(all, b.advance(memory, b.shiftLeft(positions[i], 4)));
+                b.storeSeveral(
+                    keys, b.advance(memory, b.shiftLeft(positions[i], 4)));
               });
             }
             for (Value each : keys)
@@ -202,9 +199,9 @@ void TopKKernel::sweepShared(Take take) {
       [&](OpBuilder &nested, Location, Value quad, ValueRange) {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToEnd(nested.getInsertionBlock());
-        Value four = b.load16(b.advance(memory, b.shiftLeft(quad, 4)));
-        for (int64_t j = 0; j < 4; ++j)
-          take(LLVM::ExtractElementOp::create(b, four, b.i32(j)));
+        Value place = b.advance(memory, b.shiftLeft(quad, 4));
+        for (Value each : b.loadSeveral(b.getI32Type(), 4, place))
+          take(each);
         scf::YieldOp::create(b);
       });
   Value rest = b.add(b.shiftLeft(quads, 2), thread);

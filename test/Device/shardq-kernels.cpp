@@ -1,0 +1,222 @@
+//===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
+//
+// Reads functions of one sparse_mla, indexer or topk on buffers each, and writes
+// the PTX of their kernels with a list of how they are launched. The tests on a
+// device, which has no MLIR, and those of the PTX's meaning run what this makes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../../lib/Conversion/GPU/Kernels.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Target/LLVM/NVVM/Target.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+namespace cl = llvm::cl;
+
+static cl::opt<std::string> inputFile(cl::Positional, cl::Required,
+                                      cl::desc("<input .mlir>"));
+static cl::opt<std::string> outputFolder("o", cl::Required,
+                                         cl::desc("Folder for the results"));
+static cl::opt<std::string> chip("chip", cl::init("sm_90"),
+                                 cl::desc("Target chip"));
+static cl::opt<std::string> features("features", cl::init("+ptx83"),
+                                     cl::desc("Target features"));
+static cl::opt<bool> dumpIR("dump-ir", cl::desc("Print modules as built"));
+
+namespace {
+
+/// Makes modules of one kernel and their PTX.
+class KernelWriter {
+public:
+  explicit KernelWriter(ModuleOp input)
+      : input(input), context(input.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
+  LogicalResult writeFunction(func::FuncOp function);
+  LogicalResult writeKernel(StringRef name, ArrayRef<Type> arguments,
+                            const KernelShape &shape, Emit emit);
+
+  ModuleOp input;
+  MLIRContext *context;
+  std::string list; // of all kernels, a line each
+};
+
+} // namespace
+
+/// How the command line of a kernel looks: a memref is its pointer, again its
+/// pointer, its offset, sizes and strides.
+static std::string describe(Type type) {
+  if (auto memref = dyn_cast<MemRefType>(type))
+    return "m" + std::to_string(memref.getRank());
+  return "i";
+}
+
+LogicalResult KernelWriter::writeKernel(StringRef name,
+                                        ArrayRef<Type> arguments,
+                                        const KernelShape &shape, Emit emit) {
+  Location loc = input.getLoc();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  OpBuilder top = OpBuilder::atBlockBegin(module->getBody());
+  module.get()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
+                        top.getUnitAttr());
+  auto kernels = gpu::GPUModuleOp::create(top, loc, "kernels");
+  auto target =
+      NVVM::NVVMTargetAttr::get(context, 3, "nvptx64-nvidia-cuda", chip,
+                                features);
+  kernels.setTargetsAttr(top.getArrayAttr({target}));
+  top.setInsertionPointToStart(&kernels.getBodyRegion().front());
+  auto function = gpu::GPUFuncOp::create(
+      top, loc, name, FunctionType::get(context, arguments, {}));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
+                    top.getUnitAttr());
+  function.setKnownBlockSize(ArrayRef<int32_t>{int32_t(shape.threads), 1, 1});
+  Block &body = function.getBody().front();
+  KernelBuilder b(loc, nullptr, context, shape.threads);
+  b.setInsertionPointToStart(&body);
+  emit(b, body.getArguments());
+  gpu::ReturnOp::create(b);
+  if (dumpIR)
+    module->print(llvm::outs());
+  if (failed(verify(*module)))
+    return failure();
+
+  PassManager passes(context);
+  OpPassManager &nested = passes.nest<gpu::GPUModuleOp>();
+  nested.addPass(createCanonicalizerPass());
+  nested.addPass(createCSEPass());
+  nested.addPass(createSCFToControlFlowPass());
+  nested.addPass(createConvertGpuOpsToNVVMOps());
+  nested.addPass(createConvertNVVMToLLVMPass());
+  nested.addPass(createReconcileUnrealizedCastsPass());
+  GpuModuleToBinaryPassOptions binary;
+  binary.compilationTarget = "isa";
+  passes.addPass(createGpuModuleToBinaryPass(binary));
+  if (failed(passes.run(*module)))
+    return failure();
+
+  gpu::BinaryOp found = *module->getOps<gpu::BinaryOp>().begin();
+  auto object = cast<gpu::ObjectAttr>(found.getObjects()[0]);
+  SmallString<128> path(outputFolder);
+  llvm::sys::path::append(path, name + "." + chip + ".ptx");
+  std::string error;
+  auto file = openOutputFile(path, &error);
+  if (!file)
+    return emitError(loc) << error;
+  file->os() << object.getObject().getValue();
+  file->keep();
+
+  list += name.str() + " " + std::to_string(shape.threads) + " " +
+          std::to_string(shape.dynamicShared) + " " +
+          std::to_string(shape.blocksPerRow) + " " +
+          std::to_string(shape.maxBlocks) + " ";
+  for (Type type : arguments)
+    list += describe(type);
+  list += "\n";
+  return success();
+}
+
+LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
+  Operation *op = nullptr;
+  for (Operation &each : function.getBody().front().without_terminator())
+    op = &each;
+  if (!op || isa<func::ReturnOp>(op))
+    return function.emitOpError("has no op to make a kernel of");
+  StringRef name = function.getName();
+  SmallVector<Type> types(op->getOperandTypes());
+  Type index = IndexType::get(context);
+  if (auto attention = dyn_cast<SparseMlaOp>(op)) {
+    if (failed(verifySparseMlaKernel(attention)))
+      return failure();
+    return writeKernel(name, types, getSparseMlaShape(attention),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitSparseMlaKernel(b, attention, args);
+                       });
+  }
+  if (auto indexer = dyn_cast<IndexerOp>(op)) {
+    if (failed(verifyIndexerKernel(indexer)))
+      return failure();
+    // The operands, the first row, and the scores.
+    types.push_back(index);
+    int64_t dynamic = ShapedType::kDynamic;
+    types.push_back(
+        MemRefType::get({dynamic, dynamic}, Float32Type::get(context)));
+    return writeKernel(name, types, getIndexerScoresShape(indexer),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitIndexerScoresKernel(b, indexer,
+                                                 args.drop_back(2),
+                                                 args[args.size() - 2],
+                                                 args.back());
+                       });
+  }
+  if (auto topk = dyn_cast<TopKOp>(op)) {
+    types.push_back(index);
+    bool holes = function->hasAttr("holes");
+    return writeKernel(name, types, getTopKShape(topk.getK()),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitTopKKernel(b, topk.getK(), holes, args[0],
+                                        args[1], args[3], args[2]);
+                       });
+  }
+  return op->emitOpError("has no kernel here");
+}
+
+LogicalResult KernelWriter::run() {
+  for (auto function : input.getOps<func::FuncOp>())
+    if (failed(writeFunction(function)))
+      return failure();
+  SmallString<128> path(outputFolder);
+  llvm::sys::path::append(path, "kernels.txt");
+  std::string error;
+  auto file = openOutputFile(path, &error);
+  if (!file)
+    return emitError(input.getLoc()) << error;
+  file->os() << list;
+  file->keep();
+  return success();
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::ParseCommandLineOptions(argc, argv, "PTX of single ShardQ kernels\n");
+  llvm::InitializeAllTargets();
+  llvm::InitializeAllTargetMCs();
+  llvm::InitializeAllAsmPrinters();
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registerAllToLLVMIRTranslations(registry);
+  NVVM::registerNVVMTargetInterfaceExternalModels(registry);
+  registry.insert<ShardQDialect>();
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  OwningOpRef<ModuleOp> input = parseSourceFile<ModuleOp>(inputFile, &context);
+  if (!input)
+    return 1;
+  if (std::error_code error = llvm::sys::fs::create_directories(outputFolder)) {
+    llvm::errs() << outputFolder << ": " << error.message() << "\n";
+    return 1;
+  }
+  return failed(KernelWriter(*input).run());
+}
