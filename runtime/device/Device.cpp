@@ -1,14 +1,13 @@
 //===- Device.cpp - The exchange protocol for kernels ---------------------===//
 //
-// Compiled to a bitcode library that generated kernels link. Functions with
-// "one block" in their description are called by all threads of it together.
+// Compiled to a bitcode library that generated kernels link.
 //
 // A wait never traps and never hangs: it ends by arrival, by its deadline, or
 // by the abort word, and after a failure the inbox is filled with 0xFF.
 //
 //===----------------------------------------------------------------------===//
 
-#include "DeviceContext.h"
+#include "Device.h"
 #include "Intrinsics.h"
 
 using namespace shardq;
@@ -289,8 +288,11 @@ void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
   protocol::signalMember(memory, context.flags, told, 0, &toldRows);
 }
 
-/// Fills the channel's current inbox. One block.
-void poison(const DeviceContext &context, int32_t channel) {
+/// Fills the channel's current inbox. One block. Peers that have not heard of
+/// the error may still be pushing there, and what they write over the poison is
+/// as useless as the poison: a race by design.
+__attribute__((no_sanitize("thread"))) void poison(const DeviceContext &context,
+                                                   int32_t channel) {
   const Channel &buffer = context.channels[channel];
   uint64_t generation = context.epochs[channel] % buffer.generations;
   char *inbox = context.slotBase + buffer.offset + generation * buffer.bytes;
@@ -305,8 +307,6 @@ void poison(const DeviceContext &context, int32_t channel) {
 
 } // namespace
 
-/// Own inbox of the epoch that the next signal begins, or where `signals_since`
-/// signals were issued since the inbox was asked for, of the one before them.
 SHARDQ_DEVICE void *shardq_device_inbox(const DeviceContext *context,
                                         int32_t channel,
                                         int64_t signals_since) {
@@ -317,19 +317,18 @@ SHARDQ_DEVICE void *shardq_device_inbox(const DeviceContext *context,
          epoch % buffer.generations * buffer.bytes;
 }
 
-/// Where `local`, an address in this rank's heap, is in the heap of `peer`.
 SHARDQ_DEVICE void *shardq_device_peer(const DeviceContext *context,
                                        void *local, int64_t peer) {
   return static_cast<char *>(local) +
          (peer - context->rank) * static_cast<int64_t>(context->flags.stride);
 }
 
-/// 1 while no failure is known to this rank's kernels.
 SHARDQ_DEVICE int32_t shardq_device_ok(const DeviceContext *context) {
-  return *context->failed == 0;
+  // It may be set meanwhile; a kernel that began before goes on in peace.
+  return __scoped_atomic_load_n(context->failed, __ATOMIC_RELAXED,
+                                __MEMORY_SCOPE_WRKGRP) == 0;
 }
 
-/// 1 if the rows fit the channel; else records the failure. Any threads.
 SHARDQ_DEVICE int32_t shardq_device_admit(const DeviceContext *context,
                                           int32_t channel, int32_t operation,
                                           int64_t rows, int64_t row_bytes) {
@@ -353,7 +352,6 @@ SHARDQ_DEVICE int32_t shardq_device_admit(const DeviceContext *context,
   return 0;
 }
 
-/// Begins the channel's next epoch and tells the members. One block.
 SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
                                         int32_t channel, int32_t operation,
                                         int64_t group_first,
@@ -391,7 +389,6 @@ SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
   barrierAny(false);
 }
 
-/// Waits for the members' signals of the channel's current epoch. One block.
 SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
                                       int32_t channel, int32_t operation,
                                       int64_t group_first, int64_t group_stride,

@@ -17,6 +17,7 @@ namespace shardq::device {
 inline uint32_t threadIndex() { return __nvvm_read_ptx_sreg_tid_x(); }
 inline uint32_t blockThreads() { return __nvvm_read_ptx_sreg_ntid_x(); }
 inline uint32_t blockIndex() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+inline uint32_t blockCount() { return __nvvm_read_ptx_sreg_nctaid_x(); }
 
 /// A barrier of the block; true on all threads if `vote` is on any.
 inline bool barrierAny(bool vote) { return __nvvm_bar0_or(vote) != 0; }
@@ -35,6 +36,7 @@ inline void fenceAliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 uint32_t threadIndex();
 uint32_t blockThreads();
 uint32_t blockIndex();
+uint32_t blockCount();
 bool barrierAny(bool vote);
 uint64_t nanoseconds();
 void rest(uint32_t nanoseconds);

@@ -217,7 +217,11 @@ std::string Import::run(const DLTensor *tensor, Buffer buffer) {
 //===----------------------------------------------------------------------===//
 
 /// Where the buffers of a context are.
-static DLDevice getDevice(const shardq_context &) { return {kDLCPU, 0}; }
+static DLDevice getDevice(const shardq_context &context) {
+  if (const auto &gpu = context.comm.gpu)
+    return {kDLCUDA, gpu->getOrdinal()};
+  return {kDLCPU, 0};
+}
 
 /// The n-th spec, of whatever size the compiler's is.
 static const shardq_tensor_spec &getTensor(const shardq_function_spec &function,

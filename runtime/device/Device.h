@@ -1,0 +1,59 @@
+//===- Device.h - The device library ----------------------------*- C++ -*-===//
+//
+// What generated kernels call, by name and in this form: `extern "C"`, generic
+// pointers. "One block" means that all threads of one block of the grid call
+// the function together, any number of them that is a multiple of a warp.
+//
+// The kernels of one exchange follow each other on one stream: push (as many
+// blocks as there are), signal (one block), wait (one block), read.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_RUNTIME_DEVICE_DEVICE_H
+#define SHARDQ_RUNTIME_DEVICE_DEVICE_H
+
+#include "DeviceContext.h"
+
+extern "C" {
+
+/// Own inbox on `channel` of the next epoch, the one that the next signal
+/// begins; where `signals_since` signals have been issued on the channel since
+/// the program asked for it, of that many epochs earlier. Any threads.
+void *shardq_device_inbox(const shardq::device::DeviceContext *context,
+                          int32_t channel, int64_t signals_since);
+
+/// Where `local`, an address in this rank's heap, is in the heap of `peer`. Any
+/// threads.
+void *shardq_device_peer(const shardq::device::DeviceContext *context,
+                         void *local, int64_t peer);
+
+/// 1 while no failure is known to this rank's kernels. Any threads.
+int32_t shardq_device_ok(const shardq::device::DeviceContext *context);
+
+/// 1 if `rows` of `row_bytes` each fit the channel; else 0, and
+/// SHARDQ_CAPACITY is recorded. Any threads.
+int32_t shardq_device_admit(const shardq::device::DeviceContext *context,
+                            int32_t channel, int32_t operation, int64_t rows,
+                            int64_t row_bytes);
+
+/// Begins the channel's next epoch and tells each member `group_first + i *
+/// group_stride` that `rows[i]` rows were pushed to it. What earlier kernels of
+/// the stream stored, and this block before the call, is visible to a member
+/// whose wait saw the signal. One block.
+void shardq_device_signal(const shardq::device::DeviceContext *context,
+                          int32_t channel, int32_t operation,
+                          int64_t group_first, int64_t group_stride,
+                          int64_t group_size, const int64_t *rows);
+
+/// Waits until every member signalled the channel's current epoch, and checks
+/// that it ran `operation` and pushed `rows[i]` rows. After it, this block and
+/// later kernels of the stream may read the inbox. On any error, and at once
+/// after an earlier one, the inbox is filled with 0xFF bytes. One block.
+void shardq_device_wait(const shardq::device::DeviceContext *context,
+                        int32_t channel, int32_t operation, int64_t group_first,
+                        int64_t group_stride, int64_t group_size,
+                        const int64_t *rows);
+
+} // extern "C"
+
+#endif // SHARDQ_RUNTIME_DEVICE_DEVICE_H

@@ -1,0 +1,194 @@
+//===- CudaRank.cpp - Ranks on GPUs for tests -----------------------------===//
+
+#include "CudaRank.h"
+
+#include "TestData.h"
+#include "TestPtx.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+using namespace shardq;
+using namespace shardq::cuda;
+using namespace shardq::test;
+
+namespace {
+
+/// Functions of the driver that only tests call.
+struct GraphDriver {
+  Result (*beginCapture)(Stream stream, int mode);
+  Result (*endCapture)(Stream stream, void **graph);
+  Result (*instantiate)(void **executable, void *graph,
+                        unsigned long long flags);
+  Result (*launch)(void *executable, Stream stream);
+  Result (*destroyExecutable)(void *executable);
+  Result (*destroyGraph)(void *graph);
+};
+
+} // namespace
+
+static const GraphDriver &graphDriver() {
+  static const GraphDriver instance = [] {
+    const char *path = std::getenv("SHARDQ_CUDA_DRIVER");
+    void *library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
+    GraphDriver found{};
+    auto find = [library](auto &function, const char *symbol) {
+      void *address = library ? dlsym(library, symbol) : nullptr;
+      std::memcpy(&function, &address, sizeof(address));
+    };
+    find(found.beginCapture, "cuStreamBeginCapture_v2");
+    find(found.endCapture, "cuStreamEndCapture");
+    find(found.instantiate, "cuGraphInstantiateWithFlags");
+    find(found.launch, "cuGraphLaunch");
+    find(found.destroyExecutable, "cuGraphExecDestroy");
+    find(found.destroyGraph, "cuGraphDestroy");
+    return found;
+  }();
+  return instance;
+}
+
+// In the order of TestKernel.
+static constexpr shardq_gpu_kernel kKernels[] = {
+    {"test_counts", 32, 0}, {"test_push", 128, 0},   {"test_signal", 64, 0},
+    {"test_wait", 64, 0},   {"test_verify", 128, 0}, {"test_next", 1, 0},
+    {"test_clean", 256, 0}, {"test_admit", 32, 1024}};
+
+const shardq_gpu_image shardq::test::kTestImage = {
+    sizeof(shardq_gpu_image),
+    kTestPtx,
+    std::strlen(kTestPtx) + 1,
+    80,
+    static_cast<int32_t>(std::size(kKernels)),
+    kKernels};
+
+int shardq::test::countCudaDevices(std::string &why) {
+  const Driver *driver = nullptr;
+  int count = 0;
+  Outcome outcome = Driver::get(driver);
+  if (!outcome.failed())
+    if (Result result = driver->countDevices(&count))
+      outcome = driver->failed("cuDeviceGetCount", result);
+  why = outcome.text;
+  return outcome.failed() ? 0 : count;
+}
+
+CapturedGraph::~CapturedGraph() {
+  if (executable)
+    graphDriver().destroyExecutable(executable);
+}
+
+bool CapturedGraph::launch(Stream stream) const {
+  return graphDriver().launch(executable, stream) == kSuccess;
+}
+
+CudaRank::CudaRank(shardq_comm *comm, const TestPlan &plan, int32_t slot)
+    : comm(comm), context(shardq_comm_context(comm, slot)),
+      driver(comm->gpu->driver), plan(plan),
+      current(driver, comm->gpu->context) {
+  EXPECT_EQ(driver.createStream(&stream, kStreamNonBlocking), kSuccess);
+  char message[1024] = "";
+  EXPECT_EQ(shardq_comm_load(comm, &kTestImage, message, sizeof(message)),
+            SHARDQ_OK)
+      << message;
+  round = newWord();
+  wrong = newWord();
+  scratch = newWord();
+}
+
+CudaRank::~CudaRank() {
+  // Freeing memory may wait for kernels of other ranks on this device, so the
+  // words are left to the process.
+  if (stream)
+    driver.destroyStream(stream);
+}
+
+Address CudaRank::newWord() {
+  Address address = 0;
+  EXPECT_EQ(driver.allocate(&address, sizeof(uint64_t)), kSuccess);
+  EXPECT_EQ(driver.fill(address, 0, sizeof(uint64_t), stream), kSuccess);
+  return address;
+}
+
+void CudaRank::exchange(int32_t channel, int32_t operation) {
+  shardq_rt_begin(context, stream);
+  void *device = shardq_rt_device(context);
+  int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
+  int64_t bytes = world * static_cast<int64_t>(sizeof(int64_t));
+  void *sent = shardq_rt_alloc(context, bytes);
+  void *expected = shardq_rt_alloc(context, bytes);
+  int64_t maxRows = plan.maxRows;
+
+  void *counts[] = {&device, &round, &maxRows, &sent, &expected};
+  shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
+  void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
+  shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
+  void *signal[] = {&device, &channel, &operation, &first,
+                    &stride, &world,   &sent};
+  shardq_rt_launch(context, &kTestImage, kTestSignal, 1, signal);
+  void *wait[] = {&device, &channel, &operation, &first,
+                  &stride, &world,   &expected};
+  shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
+  void *verify[] = {&device, &channel, &round, &maxRows, &expected, &wrong};
+  shardq_rt_launch(context, &kTestImage, kTestVerify, world, verify);
+  void *next[] = {&round};
+  shardq_rt_launch(context, &kTestImage, kTestNext, 1, next);
+  shardq_rt_free(context, expected);
+  shardq_rt_free(context, sent);
+  shardq_rt_end(context);
+}
+
+void CudaRank::launch(TestKernel kernel, int64_t blocks,
+                      std::vector<void *> const &params) {
+  shardq_rt_begin(context, stream);
+  shardq_rt_launch(context, &kTestImage, kernel, blocks, params.data());
+  shardq_rt_end(context);
+}
+
+CapturedGraph CudaRank::capture(const std::function<void()> &body) {
+  CapturedGraph result;
+  void *graph = nullptr;
+  // Other ranks of this process make calls meanwhile that have nothing to do
+  // with this capture.
+  constexpr int kThreadLocal = 1;
+  if (graphDriver().beginCapture(stream, kThreadLocal) != kSuccess)
+    return result;
+  body();
+  if (graphDriver().endCapture(stream, &graph) != kSuccess)
+    return result;
+  if (graphDriver().instantiate(&result.executable, graph, 0) != kSuccess)
+    result.executable = nullptr;
+  graphDriver().destroyGraph(graph);
+  return result;
+}
+
+bool CudaRank::synchronize() {
+  return driver.synchronizeStream(stream) == kSuccess;
+}
+
+uint64_t CudaRank::read(Address address) {
+  uint64_t word = ~uint64_t(0);
+  EXPECT_EQ(driver.copyToHost(&word, address, sizeof(word), stream), kSuccess);
+  EXPECT_TRUE(synchronize());
+  return word;
+}
+
+uint64_t CudaRank::countWrong() { return read(wrong); }
+uint64_t CudaRank::countRounds() { return read(round); }
+
+uint64_t CudaRank::countClean(int32_t channel) {
+  // Not through the runtime, which launches nothing after an error.
+  Module module = nullptr;
+  Function function = nullptr;
+  EXPECT_EQ(driver.loadModule(&module, kTestPtx, 0, nullptr, nullptr),
+            kSuccess);
+  EXPECT_EQ(driver.getFunction(&function, module, "test_clean"), kSuccess);
+  EXPECT_EQ(driver.fill(scratch, 0, sizeof(uint64_t), stream), kSuccess);
+  void *device = shardq_rt_device(context);
+  void *params[] = {&device, &channel, &scratch};
+  EXPECT_EQ(
+      driver.launch(function, 1, 1, 1, 256, 1, 1, 0, stream, params, nullptr),
+      kSuccess);
+  return read(scratch);
+}

@@ -1,0 +1,463 @@
+//===- CudaTest.cpp - Ranks on GPUs exchange, and fail to -----------------===//
+//
+// Runs on real devices, or on the fake driver where the environment's
+// SHARDQ_CUDA_DRIVER names it; skipped without either. The program carries
+// everything with it, so that it can be taken to a machine with GPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaRank.h"
+#include "Scenarios.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace shardq;
+using namespace shardq::test;
+
+namespace {
+
+enum class Kind { Threads, Processes };
+
+class Cuda : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string why;
+    if (countCudaDevices(why) == 0)
+      GTEST_SKIP() << "no CUDA device: " << why;
+  }
+};
+
+class CudaRanks : public Cuda,
+                  public testing::WithParamInterface<std::pair<Kind, int32_t>> {
+protected:
+  int32_t world() const { return GetParam().second; }
+
+  std::vector<RankResult> run(const char *scenario) {
+    return GetParam().first == Kind::Threads
+               ? runOnThreads(scenario, world())
+               : runOnProcesses(scenario, world());
+  }
+
+  void expectCorrect(const char *scenario) {
+    for (const RankResult &result : run(scenario)) {
+      EXPECT_TRUE(result.ran);
+      EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+      EXPECT_EQ(result.status, SHARDQ_OK) << result.message;
+      EXPECT_TRUE(result.correct) << result.value;
+    }
+  }
+
+  /// All ranks but those that the scenario ends report the same.
+  void expectFailure(const char *scenario, shardq_status status,
+                     int32_t culprit, const std::string &text,
+                     int32_t without = -1) {
+    std::vector<RankResult> results = run(scenario);
+    for (int32_t rank = 0; rank != world(); ++rank) {
+      const RankResult &result = results[size_t(rank)];
+      if (rank == without)
+        continue;
+      EXPECT_TRUE(result.ran) << "rank " << rank;
+      EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+      EXPECT_EQ(result.status, status) << "rank " << rank << result.message;
+      EXPECT_EQ(result.error.culprit, culprit) << result.message;
+      EXPECT_NE(std::string(result.message).find(text), std::string::npos)
+          << result.message;
+      EXPECT_TRUE(result.correct) << "rank " << rank << ' ' << result.value;
+    }
+  }
+
+  std::string odd() const { return "rank " + std::to_string(oddRank(world())); }
+};
+
+} // namespace
+
+TEST_P(CudaRanks, LayersBackToBack) { expectCorrect("layers"); }
+TEST_P(CudaRanks, LoneExchangeInTwoGenerations) { expectCorrect("lone"); }
+TEST_P(CudaRanks, GraphReplays) { expectCorrect("graph"); }
+TEST_P(CudaRanks, SlotsOnTwoStreams) { expectCorrect("slots"); }
+TEST_P(CudaRanks, DelayedRank) { expectCorrect("delayed"); }
+
+TEST_P(CudaRanks, DeadlineNamesTheRank) {
+  expectFailure("deadline", SHARDQ_DEADLINE, oddRank(world()),
+                odd() + " last seen at 1");
+}
+
+TEST_P(CudaRanks, RankLeaves) {
+  expectFailure("leaving", SHARDQ_PEER_LEFT, oddRank(world()),
+                odd() + " left the group", oddRank(world()));
+}
+
+TEST_P(CudaRanks, AbortEndsKernels) {
+  expectFailure("aborting", SHARDQ_ABORTED, oddRank(world()),
+                odd() + " aborted the group");
+}
+
+TEST_P(CudaRanks, CapacityIsRecorded) {
+  expectFailure("capacity", SHARDQ_CAPACITY, oddRank(world()),
+                odd() + " has 1000000 rows");
+}
+
+TEST_P(CudaRanks, FaultStall) {
+  expectFailure("stall", SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(CudaRanks, FaultDropFlag) {
+  expectFailure("drop-flag", SHARDQ_DEADLINE, oddRank(world()),
+                "whose signal did not arrive");
+}
+
+TEST_P(CudaRanks, FaultWrongRows) {
+  expectFailure("wrong-rows", SHARDQ_WRONG_ROWS, oddRank(world()),
+                odd() + " pushed");
+}
+
+TEST_P(CudaRanks, FaultWrongOperation) {
+  expectFailure("wrong-operation", SHARDQ_WRONG_OPERATION, oddRank(world()),
+                odd() + " ran out exchange 1 of @test");
+}
+
+TEST_P(CudaRanks, FaultKill) {
+  if (GetParam().first == Kind::Threads)
+    GTEST_SKIP() << "threads die together";
+  expectFailure("kill", SHARDQ_PEER_DEAD, oddRank(world()), odd() + " died",
+                oddRank(world()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CudaRanks,
+    testing::Values(std::pair(Kind::Threads, 2), std::pair(Kind::Threads, 3),
+                    std::pair(Kind::Threads, 4), std::pair(Kind::Threads, 8),
+                    std::pair(Kind::Processes, 2),
+                    std::pair(Kind::Processes, 3),
+                    std::pair(Kind::Processes, 4)),
+    [](const auto &info) {
+      return (info.param.first == Kind::Threads ? "threads_" : "processes_") +
+             std::to_string(info.param.second);
+    });
+
+//===--- One rank ---------------------------------------------------------===//
+
+namespace {
+
+/// A rank alone, with a slot to call.
+class CudaAlone : public Cuda {
+protected:
+  void create(uint64_t arenaBytes = 0) {
+    ASSERT_EQ(shardq_thread_group_create(1, &group), SHARDQ_OK);
+    ASSERT_EQ(shardq_bootstrap_threads(group, 0, &bootstrap), SHARDQ_OK);
+    options.struct_size = sizeof(options);
+    options.world = 1;
+    options.bootstrap = bootstrap;
+    options.plan = &plan.plan;
+    options.fault = "";
+    options.memory = SHARDQ_MEMORY_CUDA;
+    options.arena_bytes = arenaBytes;
+    char text[512] = "";
+    ASSERT_EQ(shardq_comm_create(&options, &comm, text, sizeof(text)),
+              SHARDQ_OK)
+        << text;
+    context = shardq_comm_context(comm, 0);
+  }
+
+  void TearDown() override {
+    shardq_comm_destroy(comm);
+    shardq_bootstrap_destroy(bootstrap);
+    shardq_thread_group_destroy(group);
+  }
+
+  shardq_status status() {
+    char text[1024] = "";
+    shardq_status result = shardq_context_status(context, text, sizeof(text));
+    message = text;
+    return result;
+  }
+
+  TestPlan plan{1, 10};
+  shardq_comm_options options{};
+  shardq_thread_group *group = nullptr;
+  shardq_bootstrap *bootstrap = nullptr;
+  shardq_comm *comm = nullptr;
+  shardq_context *context = nullptr;
+  std::string message;
+};
+
+} // namespace
+
+TEST_F(CudaAlone, ArenaGrowsAndStays) {
+  create();
+  CudaRank rank(comm, plan);
+  shardq_rt_begin(context, rank.stream);
+  void *first = shardq_rt_alloc(context, 1000);
+  void *second = shardq_rt_alloc(context, 0);
+  void *third = shardq_rt_alloc(context, int64_t(64) << 20);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  ASSERT_NE(third, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 256, 0u);
+  EXPECT_EQ(static_cast<char *>(second) - static_cast<char *>(first), 1024);
+  shardq_rt_free(context, first);
+  EXPECT_EQ(shardq_rt_alloc(context, 512), first);
+  shardq_rt_free(context, nullptr);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  // The next call finds everything free, and in the same places.
+  shardq_rt_begin(context, rank.stream);
+  EXPECT_EQ(shardq_rt_alloc(context, 1000), first);
+  EXPECT_EQ(shardq_rt_alloc(context, 0), second);
+  EXPECT_EQ(shardq_rt_alloc(context, int64_t(64) << 20), third);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  // Captured, too.
+  rank.capture([&] {
+    shardq_rt_begin(context, rank.stream);
+    EXPECT_EQ(shardq_rt_alloc(context, 1000), first);
+    EXPECT_EQ(shardq_rt_alloc(context, 0), second);
+    EXPECT_EQ(shardq_rt_alloc(context, int64_t(64) << 20), third);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  });
+  EXPECT_EQ(status(), SHARDQ_OK);
+}
+
+TEST_F(CudaAlone, ArenaShortInACapture) {
+  create(4096);
+  CudaRank rank(comm, plan);
+  rank.capture([&] {
+    shardq_rt_begin(context, rank.stream);
+    EXPECT_NE(shardq_rt_alloc(context, 4000), nullptr);
+    EXPECT_EQ(shardq_rt_alloc(context, 10'000), nullptr);
+    // Nothing goes on after it.
+    EXPECT_EQ(shardq_rt_alloc(context, 1), nullptr);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_CAPACITY);
+  });
+  EXPECT_EQ(status(), SHARDQ_CAPACITY);
+  EXPECT_EQ(message,
+            "rank 0 lacks 10240 bytes of temporary memory in slot 0, which has "
+            "4096, while its stream is captured: run once before the capture, "
+            "or raise arena_bytes");
+}
+
+TEST_F(CudaAlone, KernelsAreLoadedBeforeACapture) {
+  create();
+  CudaRank rank(comm, plan);
+  static const shardq_gpu_image other = kTestImage;
+  rank.capture([&] {
+    shardq_rt_begin(context, rank.stream);
+    cuda::Address word = 0;
+    void *params[] = {&word};
+    shardq_rt_launch(context, &other, kTestNext, 1, params);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+  });
+  EXPECT_EQ(status(), SHARDQ_INVALID);
+  EXPECT_NE(message.find("call shardq_comm_load before"), std::string::npos)
+      << message;
+}
+
+TEST_F(CudaAlone, ImagesThatCannotBeLoaded) {
+  create();
+  char text[2048] = "";
+  EXPECT_EQ(shardq_comm_load(comm, nullptr, text, sizeof(text)),
+            SHARDQ_INVALID);
+  static const char broken[] = "broken, which is no PTX";
+  shardq_gpu_image image = kTestImage;
+  image.code = broken;
+  image.code_bytes = sizeof(broken);
+  EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_SYSTEM);
+  EXPECT_NE(std::string(text).find("the image is PTX for sm_80"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(std::string(text).find("the driver says: ptxas"), std::string::npos)
+      << text;
+
+  shardq_gpu_kernel unknown = {"no_such_kernel", 32, 0};
+  image = kTestImage;
+  image.num_kernels = 1;
+  image.kernels = &unknown;
+  EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_INVALID);
+  EXPECT_NE(std::string(text).find("no_such_kernel"), std::string::npos)
+      << text;
+  unknown = {"test_next", 32, 1 << 30};
+  EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_SYSTEM);
+  unknown = {"test_next", 0, 0};
+  EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_INVALID);
+  // None of it is the group's business.
+  EXPECT_EQ(status(), SHARDQ_OK);
+
+  cuda::Current current(comm->gpu->driver, comm->gpu->context);
+  image.code = broken;
+  shardq_rt_begin(context, nullptr);
+  shardq_rt_launch(context, &image, 0, 1, nullptr);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_SYSTEM);
+}
+
+TEST_F(CudaAlone, CallsOutOfOrder) {
+  create();
+  EXPECT_EQ(shardq_rt_alloc(context, 8), nullptr);
+  EXPECT_EQ(status(), SHARDQ_INVALID);
+  EXPECT_NE(message.find("outside of shardq_rt_begin"), std::string::npos)
+      << message;
+}
+
+TEST_F(CudaAlone, NoSuchKernel) {
+  create();
+  shardq_rt_begin(context, nullptr);
+  shardq_rt_launch(context, &kTestImage, 99, 1, nullptr);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+  EXPECT_EQ(status(), SHARDQ_INVALID);
+  EXPECT_NE(message.find("no kernel 99"), std::string::npos) << message;
+}
+
+TEST_F(CudaAlone, HostCodeIsRefused) {
+  create();
+  int64_t rows = 0;
+  shardq_rt_workspace(context, 0, 1, 1);
+  EXPECT_EQ(status(), SHARDQ_INVALID);
+  EXPECT_NE(message.find("code for the host"), std::string::npos) << message;
+  shardq_rt_signal(context, 0, 0, 0, 1, 1, &rows);
+  shardq_rt_wait(context, 0, 0, 0, 1, 1, &rows);
+}
+
+TEST_F(CudaAlone, ContextIsTheCallersAfterwards) {
+  create();
+  const cuda::Driver &driver = comm->gpu->driver;
+  driver.setCurrent(nullptr);
+  shardq_rt_begin(context, nullptr);
+  cuda::ContextHandle current = nullptr;
+  driver.getCurrent(&current);
+  EXPECT_EQ(current, comm->gpu->context);
+  shardq_rt_end(context);
+  EXPECT_GE(shardq_rt_multiprocessors(context), 1);
+  driver.setCurrent(nullptr);
+}
+
+TEST_F(CudaAlone, TapCopiesToTheHost) {
+  create();
+  CudaRank rank(comm, plan);
+  struct Seen {
+    std::vector<int32_t> values;
+    std::vector<int32_t> rows;
+  } seen;
+  shardq_context_set_tap(
+      context,
+      [](void *user, const shardq_tap_value *value) {
+        Seen &seen = *static_cast<Seen *>(user);
+        const int32_t *data = static_cast<const int32_t *>(value->data);
+        for (int64_t i = 0; i != value->sizes[0]; ++i)
+          for (int64_t j = 0; j != value->sizes[1]; ++j)
+            seen.values.push_back(
+                data[i * value->strides[0] + j * value->strides[1]]);
+        for (int64_t i = 0; i != value->sizes[0]; ++i)
+          seen.rows.push_back(value->rows[i]);
+      },
+      &seen);
+  shardq_rt_begin(context, rank.stream);
+  int32_t values[12], rows[2] = {7, 9};
+  for (int32_t i = 0; i != 12; ++i)
+    values[i] = i;
+  void *onDevice = shardq_rt_alloc(context, sizeof(values));
+  void *rowsOnDevice = shardq_rt_alloc(context, sizeof(rows));
+  rank.driver.copyToDevice(reinterpret_cast<cuda::Address>(onDevice), values,
+                           sizeof(values), rank.stream);
+  rank.driver.copyToDevice(reinterpret_cast<cuda::Address>(rowsOnDevice), rows,
+                           sizeof(rows), rank.stream);
+  // The last two columns of four, rows backwards.
+  int64_t sizes[] = {2, 2}, strides[] = {-4, 1};
+  const int32_t *last = static_cast<const int32_t *>(onDevice) + 4 + 2;
+  shardq_rt_tap(context, "x", 4, 2, last, sizes, strides,
+                static_cast<const int32_t *>(rowsOnDevice), 2);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  EXPECT_EQ(seen.values, (std::vector<int32_t>{6, 7, 2, 3}));
+  EXPECT_EQ(seen.rows, (std::vector<int32_t>{7, 9}));
+  rank.capture([&] {
+    shardq_rt_begin(context, rank.stream);
+    shardq_rt_tap(context, "x", 4, 2, last, sizes, strides, nullptr, 2);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+  });
+}
+
+TEST_F(Cuda, DeviceThatIsNotThere) {
+  TestPlan plan(2, 4);
+  RankOptions options;
+  options.adjust = [](int32_t rank, shardq_comm_options &comm) {
+    comm.memory = SHARDQ_MEMORY_CUDA;
+    comm.cuda_device = rank == 1 ? 1000 : 0;
+  };
+  for (const RankResult &result :
+       runThreads(2, plan.plan, options, [](shardq_comm *, RankResult &) {})) {
+    EXPECT_EQ(result.created, SHARDQ_INVALID);
+    EXPECT_EQ(std::string(result.message)
+                  .rfind("rank 1: cuda_device is 1000, the driver has", 0),
+              0u)
+        << result.message;
+  }
+}
+
+TEST_F(Cuda, MemoryKindsDiffer) {
+  TestPlan plan(3, 4);
+  RankOptions options;
+  options.adjust = [](int32_t rank, shardq_comm_options &comm) {
+    comm.memory = rank == 2 ? SHARDQ_MEMORY_HOST : SHARDQ_MEMORY_CUDA;
+  };
+  for (const RankResult &result :
+       runThreads(3, plan.plan, options, [](shardq_comm *, RankResult &) {})) {
+    EXPECT_EQ(result.created, SHARDQ_MISMATCH);
+    EXPECT_STREQ(result.message,
+                 "rank 2 has its buffers on the host, but rank 0 on a GPU");
+  }
+}
+
+//===--- Only with the fake driver ----------------------------------------===//
+
+static bool isFake() {
+  const char *path = std::getenv("SHARDQ_CUDA_DRIVER");
+  return path && std::strstr(path, "Fake");
+}
+
+TEST_F(Cuda, LostWritesAreNoticed) {
+  if (!isFake())
+    GTEST_SKIP() << "a real device loses none";
+  for (auto [lost, text] : {std::pair("store", "a kernel's stores"),
+                            std::pair("copy", "cuMemcpyDtoDAsync"),
+                            std::pair("copy2d", "cuMemcpy2DAsync")}) {
+    setenv("SHARDQ_FAKE_LOSE", lost, 1);
+    TestPlan plan(2, 4);
+    RankOptions options;
+    options.adjust = [](int32_t, shardq_comm_options &comm) {
+      comm.memory = SHARDQ_MEMORY_CUDA;
+    };
+    for (const RankResult &result : runThreads(
+             2, plan.plan, options, [](shardq_comm *, RankResult &) {})) {
+      EXPECT_EQ(result.created, SHARDQ_UNREACHABLE);
+      EXPECT_NE(std::string(result.message).find(text), std::string::npos)
+          << result.message;
+    }
+  }
+  unsetenv("SHARDQ_FAKE_LOSE");
+}
+
+TEST_F(Cuda, DeviceIsFull) {
+  if (!isFake())
+    GTEST_SKIP() << "a real device is too large";
+  setenv("SHARDQ_FAKE_MEMORY", "1000000", 1);
+  TestPlan plan(2, 4);
+  RankOptions options;
+  options.adjust = [](int32_t, shardq_comm_options &comm) {
+    comm.memory = SHARDQ_MEMORY_CUDA;
+  };
+  for (const RankResult &result :
+       runThreads(2, plan.plan, options, [](shardq_comm *, RankResult &) {})) {
+    EXPECT_EQ(result.created, SHARDQ_SYSTEM);
+    EXPECT_STREQ(result.message, "rank 0: 2097152 bytes on CUDA device 0: "
+                                 "cuMemCreate failed: out of memory (2)");
+  }
+  unsetenv("SHARDQ_FAKE_MEMORY");
+}
+
+int main(int argc, char **argv) {
+  // Ranks that share a device need a hardware queue for each of their streams:
+  // in one queue, a wait would hold up the signal that it waits for.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (argc == 6 && std::strcmp(argv[1], "--rank") == 0)
+    return rankMain(argv);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

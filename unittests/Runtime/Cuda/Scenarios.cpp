@@ -1,0 +1,306 @@
+//===- Scenarios.cpp - Programs of ranks on GPUs --------------------------===//
+
+#include "Scenarios.h"
+
+#include "CudaRank.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace shardq;
+using namespace shardq::test;
+
+extern char **environ;
+
+static constexpr int64_t kMaxRows = 100;
+
+int32_t shardq::test::oddRank(int32_t world) { return world - 1; }
+
+static void sleepMs(int64_t milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+//===--- Bodies -----------------------------------------------------------===//
+
+/// q and out exchanges back to back, without a word to the host.
+static void layers(shardq_comm *comm, const TestPlan &plan,
+                   RankResult &result) {
+  CudaRank rank(comm, plan);
+  int64_t count = isSanitized() ? 10 : 40;
+  for (int64_t layer = 0; layer != count; ++layer)
+    rank.layer();
+  result.correct = rank.synchronize() && rank.countWrong() == 0 &&
+                   rank.countRounds() == uint64_t(2 * count);
+  result.value = static_cast<int64_t>(rank.countWrong());
+}
+
+/// One exchange by itself, in two generations.
+static void lone(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  CudaRank rank(comm, plan);
+  int64_t count = isSanitized() ? 15 : 60;
+  for (int64_t round = 0; round != count; ++round)
+    rank.exchange(0);
+  result.correct = rank.synchronize() && rank.countWrong() == 0 &&
+                   rank.countRounds() == uint64_t(count);
+}
+
+/// A graph of one layer, replayed; counts change from replay to replay. Eager
+/// calls before and after it.
+static void graph(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  CudaRank rank(comm, plan);
+  const char *text = std::getenv("SHARDQ_TEST_REPLAYS");
+  int64_t replays = text ? std::atoll(text) : isSanitized() ? 10 : 50;
+  rank.layer();
+  CapturedGraph captured = rank.capture([&] { rank.layer(); });
+  bool launched = static_cast<bool>(captured);
+  for (int64_t replay = 0; launched && replay != replays; ++replay)
+    launched = captured.launch(rank.stream);
+  rank.layer();
+  result.correct = launched && rank.synchronize() && rank.countWrong() == 0 &&
+                   rank.countRounds() == uint64_t(2 * replays + 4);
+  result.value = static_cast<int64_t>(rank.countRounds());
+}
+
+/// Two micro-batches on two streams, interleaved.
+static void slots(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  CudaRank first(comm, plan, 0), second(comm, plan, 1);
+  int64_t count = isSanitized() ? 5 : 20;
+  for (int64_t layer = 0; layer != count; ++layer) {
+    first.exchange(0);
+    second.exchange(0);
+    second.exchange(1);
+    first.exchange(1);
+  }
+  result.correct = first.synchronize() && second.synchronize() &&
+                   first.countWrong() == 0 && second.countWrong() == 0 &&
+                   first.countRounds() == uint64_t(2 * count) &&
+                   second.countRounds() == uint64_t(2 * count);
+}
+
+/// One rank comes 200 ms late, twice; the others wait.
+static void delayed(shardq_comm *comm, const TestPlan &plan,
+                    RankResult &result) {
+  CudaRank rank(comm, plan);
+  bool late = shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm));
+  for (int i = 0; i != 2; ++i) {
+    if (late)
+      sleepMs(200);
+    rank.layer();
+  }
+  result.correct = rank.synchronize() && rank.countWrong() == 0;
+}
+
+/// One rank stops after the first layer, and later finds the group failed.
+static void deadline(shardq_comm *comm, const TestPlan &plan,
+                     RankResult &result) {
+  CudaRank rank(comm, plan);
+  bool late = shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm));
+  rank.layer();
+  if (!late) {
+    rank.exchange(0);
+    bool ended = rank.synchronize();
+    // The whole inbox is poison.
+    result.value = static_cast<int64_t>(rank.countClean(0));
+    result.correct = ended && result.value == 0;
+    return;
+  }
+  while (shardq_rt_ok(rank.context))
+    sleepMs(5);
+  result.correct = rank.synchronize();
+}
+
+/// Faults are injected by the scenario's text.
+static void faulty(shardq_comm *comm, const TestPlan &plan,
+                   RankResult &result) {
+  CudaRank rank(comm, plan);
+  for (int i = 0; i != 4; ++i)
+    rank.layer();
+  result.correct = rank.synchronize();
+  // What the others found arrives within a few ticks of the watchdog.
+  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
+/// One rank destroys its communicator while the others wait for it.
+static void leaving(shardq_comm *comm, const TestPlan &plan,
+                    RankResult &result) {
+  CudaRank rank(comm, plan);
+  bool leaves = shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm));
+  rank.layer();
+  result.correct = rank.synchronize() && rank.countWrong() == 0;
+  if (leaves)
+    return;
+  rank.layer();
+  rank.synchronize();
+}
+
+/// One rank calls shardq_comm_abort while the others wait in kernels.
+static void aborting(shardq_comm *comm, const TestPlan &plan,
+                     RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  result.correct = rank.synchronize() && rank.countWrong() == 0;
+  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
+    sleepMs(50);
+    shardq_comm_abort(comm);
+    return;
+  }
+  rank.layer();
+  result.correct = result.correct && rank.synchronize();
+}
+
+/// More rows than the plan holds, on one rank.
+static void capacity(shardq_comm *comm, const TestPlan &plan,
+                     RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
+    void *device = shardq_rt_device(rank.context);
+    int32_t channel = 1, operation = 1;
+    int64_t rows = 1'000'000, rowBytes = 32;
+    cuda::Address admitted = 0;
+    rank.driver.allocate(&admitted, 8);
+    rank.launch(kTestAdmit, 2,
+                {&device, &channel, &operation, &rows, &rowBytes, &admitted});
+  }
+  rank.layer();
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
+static const Scenario kScenarios[] = {
+    {"layers", {1, 1}, 1, 30'000, "", layers},
+    {"lone", {2}, 1, 30'000, "", lone},
+    {"graph", {1, 1}, 1, 30'000, "", graph},
+    {"slots", {1, 1}, 2, 30'000, "", slots},
+    {"delayed", {1, 1}, 1, 30'000, "", delayed},
+    {"deadline", {1, 1}, 1, 0, "", deadline},
+    {"leaving", {1, 1}, 1, 30'000, "", leaving},
+    {"aborting", {1, 1}, 1, 30'000, "", aborting},
+    {"capacity", {1, 1}, 1, 30'000, "", capacity},
+    {"stall", {1, 1}, 1, 0, "epoch=3,action=stall", faulty},
+    {"drop-flag", {1, 1}, 1, 0, "operation=1,epoch=2,action=drop-flag", faulty},
+    {"wrong-rows", {1, 1}, 1, 30'000, "epoch=2,action=wrong-rows", faulty},
+    {"wrong-operation",
+     {1, 1},
+     1,
+     30'000,
+     "operation=0,epoch=2,action=wrong-operation",
+     faulty},
+    {"kill", {1, 1}, 1, 30'000, "operation=1,epoch=3,action=kill", faulty},
+};
+
+const Scenario *shardq::test::findScenario(const std::string &name) {
+  for (const Scenario &scenario : kScenarios)
+    if (name == scenario.name)
+      return &scenario;
+  return nullptr;
+}
+
+//===--- Running them -----------------------------------------------------===//
+
+int shardq::test::deviceOf(int32_t rank) {
+  if (std::getenv("SHARDQ_TEST_ONE_DEVICE"))
+    return 0;
+  std::string why;
+  int devices = countCudaDevices(why);
+  return devices ? rank % devices : 0;
+}
+
+namespace {
+
+/// A scenario for a number of ranks.
+struct Run {
+  Run(const char *name, int32_t world)
+      : scenario(*findScenario(name)),
+        plan(world, kMaxRows, scenario.slots, scenario.generations) {
+    if (*scenario.fault)
+      fault = "rank=" + std::to_string(oddRank(world)) + "," + scenario.fault;
+    options.fault = fault.c_str();
+    options.deadlineMs =
+        scenario.deadlineMs ? scenario.deadlineMs : shortDeadlineMs();
+    options.adjust = [](int32_t rank, shardq_comm_options &comm) {
+      comm.memory = SHARDQ_MEMORY_CUDA;
+      comm.cuda_device = deviceOf(rank);
+    };
+    body = [this](shardq_comm *comm, RankResult &result) {
+      scenario.body(comm, plan, result);
+    };
+  }
+
+  const Scenario &scenario;
+  TestPlan plan;
+  std::string fault;
+  RankOptions options;
+  RankBody body;
+};
+
+} // namespace
+
+std::vector<RankResult> shardq::test::runOnThreads(const char *name,
+                                                   int32_t world) {
+  Run run(name, world);
+  return runThreads(world, run.plan.plan, run.options, run.body);
+}
+
+static std::string resultPath(const std::string &directory, int32_t rank) {
+  return directory + "/result." + std::to_string(rank);
+}
+
+int shardq::test::rankMain(char **argv) {
+  int32_t rank = std::atoi(argv[3]), world = std::atoi(argv[4]);
+  std::string directory = argv[5];
+  // A hang is a failed test, not a stuck one.
+  alarm(120);
+  Run run(argv[2], world);
+  shardq_bootstrap *bootstrap = nullptr;
+  shardq_bootstrap_files(directory.c_str(), rank, world, &bootstrap);
+  RankResult result{};
+  runRank(bootstrap, rank, world, run.plan.plan, run.options, run.body, result);
+  shardq_bootstrap_destroy(bootstrap);
+  std::FILE *file = std::fopen(resultPath(directory, rank).c_str(), "wb");
+  if (!file)
+    return 1;
+  std::fwrite(&result, sizeof(result), 1, file);
+  return std::fclose(file);
+}
+
+std::vector<RankResult> shardq::test::runOnProcesses(const char *name,
+                                                     int32_t world) {
+  TemporaryDirectory directory;
+  std::vector<pid_t> children;
+  for (int32_t rank = 0; rank != world; ++rank) {
+    std::string words[] = {
+        "/proc/self/exe",      "--rank",        name, std::to_string(rank),
+        std::to_string(world), directory.path()};
+    std::vector<char *> arguments;
+    for (std::string &word : words)
+      arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_t child = 0;
+    EXPECT_EQ(posix_spawn(&child, words[0].c_str(), nullptr, nullptr,
+                          arguments.data(), environ),
+              0);
+    children.push_back(child);
+  }
+  std::vector<RankResult> results(static_cast<size_t>(world));
+  for (int32_t rank = 0; rank != world; ++rank) {
+    size_t index = static_cast<size_t>(rank);
+    waitpid(children[index], nullptr, 0);
+    if (std::FILE *file =
+            std::fopen(resultPath(directory.path(), rank).c_str(), "rb")) {
+      if (std::fread(&results[index], sizeof(RankResult), 1, file) != 1)
+        results[index] = {};
+      std::fclose(file);
+    }
+  }
+  return results;
+}

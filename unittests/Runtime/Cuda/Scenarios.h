@@ -1,0 +1,41 @@
+//===- Scenarios.h - Programs of ranks on GPUs ------------------*- C++ -*-===//
+//
+// By name, since a rank in a process of its own is another run of this program:
+// a process that has used CUDA must not fork.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef SHARDQ_UNITTESTS_RUNTIME_CUDA_SCENARIOS_H
+#define SHARDQ_UNITTESTS_RUNTIME_CUDA_SCENARIOS_H
+
+#include "Ranks.h"
+
+namespace shardq::test {
+
+struct Scenario {
+  const char *name;
+  std::vector<int32_t> generations;
+  int32_t slots;
+  int64_t deadlineMs;
+  const char *fault;
+  void (*body)(shardq_comm *comm, const TestPlan &plan, RankResult &result);
+};
+
+const Scenario *findScenario(const std::string &name);
+
+/// Device of a rank: ranks are dealt over all devices, or, with the
+/// environment's SHARDQ_TEST_ONE_DEVICE, all on the first.
+int deviceOf(int32_t rank);
+
+/// The rank that lags behind, or has the fault, where one does.
+int32_t oddRank(int32_t world);
+
+std::vector<RankResult> runOnThreads(const char *name, int32_t world);
+std::vector<RankResult> runOnProcesses(const char *name, int32_t world);
+
+/// What such a process does: argv is "--rank scenario rank world directory".
+int rankMain(char **argv);
+
+} // namespace shardq::test
+
+#endif // SHARDQ_UNITTESTS_RUNTIME_CUDA_SCENARIOS_H
