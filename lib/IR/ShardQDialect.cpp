@@ -103,7 +103,8 @@ LogicalResult ShardQDialect::verifyOperationAttribute(Operation *op,
                                                       NamedAttribute attr) {
   // Their contents are read, and checked, by one pass.
   if (attr.getName() == kKernelsAttrName ||
-      attr.getName() == kResourcesAttrName)
+      attr.getName() == kResourcesAttrName ||
+      attr.getName() == kEntryPointAttrName)
     return success();
   return op->emitOpError() << "has unknown attribute '"
                            << attr.getName().getValue()

@@ -44,6 +44,8 @@ void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
   // Loops and runtime calls.
   manager.addPass(createConvertShardQToLoops());
   manager.addPass(createConvertShardQToRuntime());
+  if (options.entryPoints)
+    manager.addPass(createShardQEmitEntryPoints());
   manager.addPass(createConvertLinalgToLoopsPass());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());

@@ -76,4 +76,34 @@ def ConvertLaunchesToRuntime : Pass<"convert-launches-to-runtime", "::mlir::Modu
     "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
 }
 
+def ShardQEmitEntryPoints : Pass<"shardq-emit-entry-points", "::mlir::ModuleOp"> {
+  let summary = "Gives public functions a C interface of DLPack tensors";
+  let description = [{
+    Each public function `@f`, with the context as first argument and buffers for the rest, is
+    renamed `@f__impl` and made private. A new `@f` is
+
+    ```c
+    int32_t f(shardq_context *context, void *stream, <arguments>, <results>);
+    ```
+
+    with a `const DLTensor *` for each buffer, scalars by value (`int64_t` for an index, bits in a
+    `uint16_t` for bf16 and f16) and a pointer for each scalar result, NULL where it is not
+    wanted. It checks the tensors (`shardq_rt_import` of tensor.h) against constants made from
+    the types and returns what the call's end returns. Results are the arguments marked
+    `shardq.result`, then what the function returns: buffers, which the caller owns, are copied
+    to the caller's tensors and freed.
+
+    Names in messages are those of the arguments' locations: `loc("kv")`. What an entry point
+    takes stays on it as `shardq.entry_point`, from which headers are written.
+
+    Runs behind `convert-shardq-to-runtime`, and before control flow, memref and func go to LLVM.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"];
+  let options = [
+    Option<"device", "device", "std::string", /*default=*/"\"cpu\"",
+           "Where tensors are: cpu or cuda">];
+}
+
 #endif // SHARDQ_CONVERSION_PASSES

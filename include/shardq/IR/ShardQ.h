@@ -53,6 +53,9 @@ inline constexpr StringLiteral kResultAttrName = "shardq.result";
 /// each of them takes; see --shardq-assemble-kernels.
 inline constexpr StringLiteral kKernelsAttrName = "shardq.kernels";
 inline constexpr StringLiteral kResourcesAttrName = "shardq.resources";
+/// Op attribute of a function that C code calls: what it takes; see
+/// --shardq-emit-entry-points.
+inline constexpr StringLiteral kEntryPointAttrName = "shardq.entry_point";
 
 /// The mesh and axis that `op` names by its `mesh` and `axis` attributes; a
 /// null axis where either does not exist.

@@ -19,11 +19,17 @@ struct ShardQToCPUOptions : PassPipelineOptions<ShardQToCPUOptions> {
   Option<int64_t> slots{*this, "slots",
                         llvm::cl::desc("Micro-batches in flight"),
                         llvm::cl::init(1)};
+  Option<bool> entryPoints{
+      *this, "entry-points",
+      llvm::cl::desc("A C function of DLPack tensors for each public function, "
+                     "in place of its interface of memref descriptors"),
+      llvm::cl::init(false)};
 };
 
 /// From tensors to the LLVM dialect, calling the runtime: bufferization,
 /// workspace planning, protocol check, loops. Every public function gets the
-/// context as its first argument and a C interface.
+/// context as its first argument and a C interface: of memref descriptors under
+/// a name that begins with _mlir_ciface_, or of DLPack tensors under its own.
 void buildShardQToCPUPipeline(OpPassManager &manager,
                               const ShardQToCPUOptions &options);
 
