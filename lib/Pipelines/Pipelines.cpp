@@ -6,18 +6,22 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
 #include "shardq/Conversion/Passes.h"
+#include "shardq/Target/Passes.h"
 #include "shardq/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
 
-void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
-                                            const ShardQToCPUOptions &options) {
-  // Values: one exchange schedule on all ranks, then buffers.
+/// Values: one exchange schedule on all ranks, then buffers, planned and
+/// proved.
+template <typename Options>
+static void addBufferPasses(OpPassManager &manager, const Options &options) {
   manager.addPass(createShardQVerifyExchanges());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
@@ -29,31 +33,24 @@ void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
       bufferization::LayoutMapOption::IdentityLayoutMap;
   manager.addPass(bufferization::createOneShotBufferizePass(bufferize));
 
-  // Buffers: plan, prove, free.
   ShardQPlanWorkspaceOptions plan;
   plan.maxTokens = options.maxTokens;
   plan.maxRequests = options.maxRequests;
   plan.slots = options.slots;
   manager.addPass(createShardQPlanWorkspace(plan));
   manager.addPass(createShardQVerifyProtocol());
-  bufferization::buildBufferDeallocationPipeline(
-      manager, bufferization::BufferDeallocationPipelineOptions());
-  // Clones of what is handed through: arguments and constants that are results.
-  manager.addPass(createConvertBufferizationToMemRefPass());
+}
 
-  // Loops and runtime calls.
-  manager.addPass(createConvertShardQToLoops());
-  manager.addPass(createConvertShardQToRuntime());
-  if (options.entryPoints)
-    manager.addPass(createShardQEmitEntryPoints());
+/// What is left for host code behind the conversion of ShardQ's ops: LLVM.
+static void addHostPasses(OpPassManager &manager) {
   manager.addPass(createConvertLinalgToLoopsPass());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
 
-  // LLVM. bf16 conversions become integer ops: not every CPU has them, and
-  // LLVM would call a library function.
+  // bf16 conversions become integer ops: not every CPU has them, and LLVM would
+  // call a library function.
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;
   manager.addPass(arith::createArithExpandOpsPass(expand));
@@ -68,10 +65,73 @@ void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
   manager.addPass(createReconcileUnrealizedCastsPass());
 }
 
+void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
+                                            const ShardQToCPUOptions &options) {
+  addBufferPasses(manager, options);
+  bufferization::buildBufferDeallocationPipeline(
+      manager, bufferization::BufferDeallocationPipelineOptions());
+  // Clones of what is handed through: arguments and constants that are results.
+  manager.addPass(createConvertBufferizationToMemRefPass());
+
+  // Loops and runtime calls.
+  manager.addPass(createConvertShardQToLoops());
+  manager.addPass(createConvertShardQToRuntime());
+  addHostPasses(manager);
+}
+
+void mlir::shardq::buildShardQToNVVMPipeline(
+    OpPassManager &manager, const ShardQToNVVMOptions &options) {
+  addBufferPasses(manager, options);
+  // A kernel belongs to the function that launches it.
+  manager.addPass(createInlinerPass());
+  manager.addPass(createSymbolDCEPass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+
+  // Host code and kernels part.
+  ConvertShardQToGPUOptions gpu;
+  gpu.scratchBytes = options.scratchBytes;
+  manager.addPass(createConvertShardQToGPU(gpu));
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  manager.addPass(createGpuLaunchSinkIndexComputationsPass());
+  manager.addPass(createGpuKernelOutliningPass());
+  manager.addPass(createShareKernels());
+  manager.addPass(createConvertShardQToRuntime());
+
+  // Kernels: NVVM, PTX.
+  manager.addPass(memref::createExpandStridedMetadataPass());
+  manager.addPass(createLowerAffinePass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createSCFToControlFlowPass());
+  kernels.addPass(createConvertGpuOpsToNVVMOps());
+  kernels.addPass(createConvertNVVMToLLVMPass());
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
+  kernels.addPass(createReconcileUnrealizedCastsPass());
+  ShardQKernelsToPtxOptions ptx;
+  ptx.arch = options.arch;
+  manager.addPass(createShardQKernelsToPtx(ptx));
+
+  // Host code: calls of the runtime, with the machine code beside them.
+  manager.addPass(createConvertLaunchesToRuntime());
+  ShardQAssembleKernelsOptions assemble;
+  assemble.ptxas = options.ptxas;
+  manager.addPass(createShardQAssembleKernels(assemble));
+  addHostPasses(manager);
+}
+
 void mlir::shardq::registerPipelines() {
   PassPipelineRegistration<ShardQToCPUOptions>(
       "shardq-to-cpu",
       "From ShardQ on tensors to the LLVM dialect and runtime calls, for ranks "
       "that are CPU processes",
       buildShardQToCPUPipeline);
+  PassPipelineRegistration<ShardQToNVVMOptions>(
+      "shardq-to-nvvm",
+      "From ShardQ on tensors to host code in the LLVM dialect and GPU kernels "
+      "as machine code in it, for ranks that are processes with a GPU",
+      buildShardQToNVVMPipeline);
 }

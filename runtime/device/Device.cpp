@@ -47,6 +47,16 @@ uint32_t loadRelaxed(const uint32_t *word) {
   return __scoped_atomic_load_n(word, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
 }
 
+/// epoch % generations in 32 bits: a remainder of 64 bits is a call, for which
+/// the kernel would need a stack.
+uint64_t generationOf(uint64_t epoch, uint64_t generations) {
+  uint32_t count = static_cast<uint32_t>(generations);
+  uint32_t high = static_cast<uint32_t>(epoch >> 32) % count;
+  uint32_t low = static_cast<uint32_t>(epoch) % count;
+  uint32_t carry = (0u - count) % count; // 2^32 % count
+  return (high * carry + low) % count;
+}
+
 bool hasFailed(const DeviceContext &context) {
   return loadRelaxed(context.failed) != 0;
 }
@@ -294,7 +304,8 @@ void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
 __attribute__((no_sanitize("thread"))) void poison(const DeviceContext &context,
                                                    int32_t channel) {
   const Channel &buffer = context.channels[channel];
-  uint64_t generation = context.epochs[channel] % buffer.generations;
+  uint64_t generation =
+      generationOf(context.epochs[channel], buffer.generations);
   char *inbox = context.slotBase + buffer.offset + generation * buffer.bytes;
   uint64_t words =
       reinterpret_cast<uint64_t>(inbox) % 8 == 0 ? buffer.bytes / 8 : 0;
@@ -314,7 +325,7 @@ SHARDQ_DEVICE void *shardq_device_inbox(const DeviceContext *context,
   uint64_t epoch =
       context->epochs[channel] + 1 - static_cast<uint64_t>(signals_since);
   return context->slotBase + buffer.offset +
-         epoch % buffer.generations * buffer.bytes;
+         generationOf(epoch, buffer.generations) * buffer.bytes;
 }
 
 SHARDQ_DEVICE void *shardq_device_peer(const DeviceContext *context,

@@ -76,7 +76,10 @@ template <typename Memory>
 bool readEdge(Memory &memory, const ProgressTable &table, int64_t rank,
               int64_t slot, Edge &edge) {
   for (int64_t step = 0; step != table.slots; ++step) {
-    int64_t at = (slot + step) % table.slots;
+    // No remainder: in a kernel that is a call, for which it needs a stack.
+    int64_t at = slot + step;
+    if (at >= table.slots)
+      at -= table.slots;
     const SlotProgress &progress = table.at(rank, at);
     if (!memory.loadAcquire(progress.waiting))
       continue;

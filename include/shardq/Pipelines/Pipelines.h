@@ -33,7 +33,37 @@ struct ShardQToCPUOptions : PassPipelineOptions<ShardQToCPUOptions> {
 void buildShardQToCPUPipeline(OpPassManager &manager,
                               const ShardQToCPUOptions &options);
 
-/// Registers `shardq-to-cpu`.
+/// What the GPU pipeline plans for and which card it compiles for.
+struct ShardQToNVVMOptions : PassPipelineOptions<ShardQToNVVMOptions> {
+  Option<std::string> arch{*this, "arch",
+                           llvm::cl::desc("The card, for example sm_90a"),
+                           llvm::cl::init("sm_90a")};
+  Option<int64_t> maxTokens{*this, "max-tokens",
+                            llvm::cl::desc("Rows of the largest step"),
+                            llvm::cl::init(8192)};
+  Option<int64_t> maxRequests{*this, "max-requests",
+                              llvm::cl::desc("Requests of the largest step"),
+                              llvm::cl::init(256)};
+  Option<int64_t> slots{*this, "slots",
+                        llvm::cl::desc("Micro-batches in flight"),
+                        llvm::cl::init(1)};
+  Option<int64_t> scratchBytes{
+      *this, "scratch-bytes",
+      llvm::cl::desc("Device memory for the indexer's scores"),
+      llvm::cl::init(int64_t(1) << 28)};
+  Option<std::string> ptxas{*this, "ptxas",
+                            llvm::cl::desc("Path of ptxas; none: embed PTX"),
+                            llvm::cl::init("")};
+};
+
+/// From tensors to host code that launches kernels through the runtime, with
+/// the kernels' machine code as constants. Functions are called as
+/// `name(context, arguments..., results...)`, between shardq_rt_begin and
+/// shardq_rt_end.
+void buildShardQToNVVMPipeline(OpPassManager &manager,
+                               const ShardQToNVVMOptions &options);
+
+/// Registers `shardq-to-cpu` and `shardq-to-nvvm`.
 void registerPipelines();
 
 } // namespace mlir::shardq

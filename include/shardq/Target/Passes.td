@@ -5,6 +5,22 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ShardQKernelsToPtx : Pass<"shardq-kernels-to-ptx", "::mlir::ModuleOp"> {
+  let summary = "Compiles GPU modules to PTX, with the device library in it";
+  let description = [{
+    Each `gpu.module` in the NVVM and LLVM dialects becomes a `gpu.binary` with PTX for one
+    architecture. What its kernels call of ShardQ's device library (the exchange protocol)
+    is linked into it.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::gpu::GPUDialect"];
+  let options = [
+    Option<"arch", "arch", "std::string", /*default=*/"\"sm_90a\"",
+           "The card: sm_80, sm_90, sm_90a, sm_100a, ...">,
+    Option<"optLevel", "opt-level", "int", /*default=*/"3", "-O of LLVM, 0 to 3">,
+  ];
+}
+
 def ShardQAssembleKernels : Pass<"shardq-assemble-kernels", "::mlir::ModuleOp"> {
   let summary = "Assembles PTX by ptxas and embeds it with the table of kernels";
   let description = [{

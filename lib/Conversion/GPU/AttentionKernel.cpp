@@ -779,6 +779,7 @@ KernelShape mlir::shardq::getSparseMlaShape(SparseMlaOp op) {
   shape.threads = kThreads;
   shape.blocksPerRow = plan.headBlocks;
   shape.dynamicShared = plan.bytes;
+  shape.residentBlocks = plan.tiles == 1 && plan.bytes <= kHalfShared ? 2 : 1;
   return shape;
 }
 

@@ -44,7 +44,6 @@ private:
   using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
 
   LogicalResult moveResultsToArguments();
-  void sinkCopiesIntoBranches();
   void writeResultsInPlace();
 
   LogicalResult lowerOps(ArrayRef<Operation *> ops, Value predicate);
@@ -108,33 +107,42 @@ LogicalResult FunctionLowering::moveResultsToArguments() {
   return function.eraseResults(all);
 }
 
-/// `copy %if#0, %out` behind a branch becomes a copy at the end of each side,
-/// which is then written in place.
-void FunctionLowering::sinkCopiesIntoBranches() {
-  bool changed = true;
-  while (changed) {
-    changed = false;
-    SmallVector<memref::CopyOp> copies;
-    function.walk([&](memref::CopyOp copy) { copies.push_back(copy); });
-    for (memref::CopyOp copy : copies) {
-      auto branch = copy.getSource().getDefiningOp<scf::IfOp>();
-      auto target = dyn_cast<BlockArgument>(copy.getTarget());
-      if (!branch || !target || target.getOwner() != &function.front() ||
-          !copy.getSource().hasOneUse() ||
-          branch->getBlock() != copy->getBlock())
-        continue;
-      unsigned index = cast<OpResult>(copy.getSource()).getResultNumber();
-      for (Region *side : {&branch.getThenRegion(), &branch.getElseRegion()}) {
-        Operation *yield = side->front().getTerminator();
-        OpBuilder b(yield);
-        memref::CopyOp::create(b, copy.getLoc(), yield->getOperand(index),
-                               target);
-      }
-      copy.erase();
-      // The result is not used any more; canonicalization drops it.
-      changed = true;
-    }
+/// The copies into a result, if that is all there is to it: then whoever fills
+/// the source may as well fill the result. Nothing without a block in common
+/// writes it twice, since there was one copy to begin with.
+static SmallVector<memref::CopyOp> getOnlyCopiesInto(BlockArgument result) {
+  SmallVector<memref::CopyOp> copies;
+  for (Operation *user : result.getUsers()) {
+    // What a branch yields although nobody wants its contents any more.
+    if (isa<scf::YieldOp>(user) ||
+        (isa<memref::CastOp>(user) &&
+         llvm::all_of(user->getUsers(), llvm::IsaPred<scf::YieldOp>)))
+      continue;
+    auto copy = dyn_cast<memref::CopyOp>(user);
+    if (!copy || copy.getTarget() != result || copy.getSource() == result)
+      return {};
+    copies.push_back(copy);
   }
+  return copies;
+}
+
+/// `copy %if#0, %result` behind a branch becomes a copy at the end of each side.
+static bool sinkIntoBranch(memref::CopyOp copy) {
+  auto branch = copy.getSource().getDefiningOp<scf::IfOp>();
+  if (!branch || branch->getBlock() != copy->getBlock() ||
+      !llvm::all_of(copy.getSource().getUsers(), [&](Operation *user) {
+        return user == copy || isa<memref::DimOp>(user);
+      }))
+    return false;
+  unsigned index = cast<OpResult>(copy.getSource()).getResultNumber();
+  for (Region *side : {&branch.getThenRegion(), &branch.getElseRegion()}) {
+    Operation *yield = side->front().getTerminator();
+    OpBuilder b(yield);
+    memref::CopyOp::create(b, copy.getLoc(), yield->getOperand(index),
+                           copy.getTarget());
+  }
+  copy.erase();
+  return true;
 }
 
 static Value stripCasts(Value value) {
@@ -143,33 +151,40 @@ static Value stripCasts(Value value) {
   return value;
 }
 
-/// A buffer whose last use is to be copied to a result is the result: results
-/// are written by copies only, one in each branch, so nothing else is lost.
+/// A buffer that is made only to be copied to `result` is `result`.
+static bool writeInPlace(memref::CopyOp copy, BlockArgument result) {
+  auto alloc = stripCasts(copy.getSource()).getDefiningOp<memref::AllocOp>();
+  if (!alloc || alloc->getBlock() != copy->getBlock() ||
+      alloc.getType() != result.getType())
+    return false;
+  // Sizes are those of the buffer: the caller's may have more rows.
+  for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+    if (auto dim = dyn_cast<memref::DimOp>(user))
+      if (std::optional<int64_t> index = dim.getConstantIndex();
+          index && alloc.getType().isDynamicDim(*index)) {
+        unsigned position = alloc.getType().getDynamicDimIndex(*index);
+        dim.replaceAllUsesWith(alloc.getDynamicSizes()[position]);
+        dim.erase();
+      }
+  copy.erase();
+  alloc.getResult().replaceAllUsesWith(result);
+  alloc.erase();
+  return true;
+}
+
 void FunctionLowering::writeResultsInPlace() {
   for (BlockArgument argument : function.getArguments()) {
     if (!function.getArgAttr(argument.getArgNumber(), kResultAttrName))
       continue;
-    SmallVector<memref::CopyOp> copies;
-    for (Operation *user : argument.getUsers())
-      copies.push_back(cast<memref::CopyOp>(user));
-    for (memref::CopyOp copy : copies) {
-      auto alloc = stripCasts(copy.getSource()).getDefiningOp<memref::AllocOp>();
-      if (!alloc || alloc->getBlock() != copy->getBlock() ||
-          alloc.getType() != argument.getType())
-        continue;
-      // Sizes are those of the buffer: the caller's may have more rows.
-      OpBuilder b(alloc);
-      for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
-        if (auto dim = dyn_cast<memref::DimOp>(user))
-          if (std::optional<int64_t> index = dim.getConstantIndex();
-              index && alloc.getType().isDynamicDim(*index)) {
-            unsigned position = alloc.getType().getDynamicDimIndex(*index);
-            dim.replaceAllUsesWith(alloc.getDynamicSizes()[position]);
-          }
-      copy.erase();
-      Value source = alloc;
-      source.replaceAllUsesWith(argument);
-      alloc.erase();
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (memref::CopyOp copy : getOnlyCopiesInto(argument)) {
+        changed = sinkIntoBranch(copy) || writeInPlace(copy, argument);
+        // The copies are others now.
+        if (changed)
+          break;
+      }
     }
   }
 }
@@ -591,7 +606,6 @@ LogicalResult FunctionLowering::run() {
                                 "the GPU: use scf");
   if (failed(moveResultsToArguments()))
     return failure();
-  sinkCopiesIntoBranches();
   writeResultsInPlace();
   auto b = OpBuilder::atBlockBegin(&function.front());
   device = DeviceContextOp::create(b, function.getLoc(), b.getIndexType());

@@ -19,11 +19,9 @@ KernelShape mlir::shardq::getExchangeShape(Operation *op) {
   KernelShape shape;
   shape.threads = 256;
   shape.maxBlocks = kPushBlocks;
-  if (!isa<PushOp>(op)) {
-    // Lanes signal and wait; the others poison an inbox, should it come to it.
-    shape.threads = isa<WaitOp>(op) ? 1024 : 256;
+  // Lanes signal and wait; the others poison an inbox, should it come to it.
+  if (!isa<PushOp>(op))
     shape.maxBlocks = 1;
-  }
   return shape;
 }
 

@@ -25,8 +25,10 @@ static constexpr int64_t kKeys = kWarps * kKeysPerWarp;
 static constexpr int64_t kTiles = kKeysPerWarp / 16;
 /// Values that a lane loads at once hold two steps of the matrix unit.
 static constexpr int64_t kChunk = 32;
-/// Values whose keys stay in registers.
+/// Of keys up to this wide all stay in registers; of wider ones, which are read
+/// anew for each row, so many values at a time.
 static constexpr int64_t kResident = 128;
+static constexpr int64_t kPassing = 64;
 /// Heads whose scores are in registers at a time.
 static constexpr int64_t kHeads = 64;
 static constexpr int64_t kMaxShared = 226 * 1024;
@@ -262,8 +264,9 @@ void IndexerKernel::scoreRow(Value row, Value buffer, ValueRange rows,
   for (int64_t first = 0; first < plan.heads; first += kHeads) {
     int64_t columns = std::min(kHeads, plan.heads - first) / 8;
     SmallVector<Value> dots(kTiles * columns * 4, b.f32(0.0));
-    for (int64_t begin = 0; begin < plan.dim; begin += kResident) {
-      int64_t chunks = std::min(kResident, plan.dim - begin) / kChunk;
+    int64_t width = plan.dim > kResident ? kPassing : plan.dim;
+    for (int64_t begin = 0; begin < plan.dim; begin += width) {
+      int64_t chunks = std::min(width, plan.dim - begin) / kChunk;
       Fragments loaded;
       if (plan.dim > kResident)
         loaded = loadKeys(rows, begin / kChunk, chunks);
@@ -336,7 +339,7 @@ void IndexerKernel::scoreRow(Value row, Value buffer, ValueRange rows,
 }
 
 void IndexerKernel::emitTask(Value group, Value tile) {
-  Value zero = b.index(0), one = b.index(1);
+  Value one = b.index(1);
   firstKey = b.toI32(b.mul(tile, b.index(kKeys)));
   Value begin = b.mul(group, b.index(kRows));
   Value end = b.min(numRows, b.add(begin, b.index(kRows)));
@@ -417,7 +420,6 @@ void IndexerKernel::emitTask(Value group, Value tile) {
         llvm::append_range(next, held);
         scf::YieldOp::create(b, next);
       });
-  (void)zero;
 }
 
 void IndexerKernel::emit() {

@@ -24,6 +24,9 @@ struct KernelShape {
   int64_t blocksPerRow = 1;
   int64_t maxBlocks = 1 << 30;
   int64_t dynamicShared = 0; // bytes
+  /// Of a multiprocessor, that registers must allow: `nvvm.minctasm`. Left to
+  /// itself, ptxas may spill for the sake of more.
+  int64_t residentBlocks = 1;
 };
 
 /// The `gpu.module` of all kernels of a program.

@@ -229,11 +229,10 @@ Value TopKKernel::inclusive(Value value) {
 }
 
 /// From each warp's sum (the same in all its lanes): the sum over the warps
-/// before this one, and over all. Three sums in a row need no barrier between:
-/// each call has one before and one after its stores.
+/// before this one, and over all. There is a barrier after the stores; callers
+/// have one between two calls.
 std::pair<Value, Value> TopKKernel::scanWarps(Value warpSum) {
   static_assert(kWarps == kWarp, "one lane for each warp's sum");
-  b.barrier();
   b.when(b.equal(lane, b.i32(0)),
          [&] { b.storeAt(warpSum, sharedWord(kSumsAt, warp)); });
   b.barrier();
@@ -344,6 +343,7 @@ void TopKKernel::write(Value threshold, Value ties) {
       [&](OpBuilder &nested, Location, Value base, ValueRange carried) {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToEnd(nested.getInsertionBlock());
+        b.barrier(); // sums before have been read
         Value warpBase = b.add(base, b.mul(warp, b.i32(kWarp * kWarp)));
         auto look = [&](bool inShared) -> SmallVector<Value> {
           auto loop = scf::ForOp::create(

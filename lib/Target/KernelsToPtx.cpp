@@ -1,0 +1,104 @@
+//===- KernelsToPtx.cpp - GPU modules to PTX ------------------------------===//
+
+#include "DeviceLibrary.h"
+#include "mlir/Dialect/GPU/IR/CompilationInterfaces.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Target/LLVM/NVVM/Target.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "shardq/Target/Passes.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_SHARDQKERNELSTOPTX
+#include "shardq/Target/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+
+namespace {
+struct KernelsToPtxPass
+    : public shardq::impl::ShardQKernelsToPtxBase<KernelsToPtxPass> {
+  using ShardQKernelsToPtxBase::ShardQKernelsToPtxBase;
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    ShardQKernelsToPtxBase::getDependentDialects(registry);
+    NVVM::registerNVVMTargetInterfaceExternalModels(registry);
+    registerLLVMDialectTranslation(registry);
+    registerNVVMDialectTranslation(registry);
+    registerGPUDialectTranslation(registry);
+  }
+
+  void runOnOperation() override;
+};
+} // namespace
+
+/// Links what the kernels call of the device library, and keeps it to them.
+static std::string linkDeviceLibrary(llvm::Module &module) {
+  llvm::MemoryBufferRef buffer(
+      StringRef(reinterpret_cast<const char *>(shardq::kDeviceLibrary),
+                shardq::kDeviceLibrarySize),
+      "ShardQ device library");
+  llvm::Expected<std::unique_ptr<llvm::Module>> library =
+      llvm::parseBitcodeFile(buffer, module.getContext());
+  if (!library)
+    return llvm::toString(library.takeError());
+  (*library)->setTargetTriple(module.getTargetTriple());
+  (*library)->setDataLayout(module.getDataLayout());
+  SmallVector<std::string> names;
+  for (llvm::Function &function : **library)
+    if (!function.isDeclaration())
+      names.push_back(function.getName().str());
+  if (llvm::Linker::linkModules(module, std::move(*library),
+                                llvm::Linker::LinkOnlyNeeded))
+    return "modules do not link";
+  for (StringRef name : names)
+    if (llvm::Function *function = module.getFunction(name);
+        function && !function->isDeclaration()) {
+      function->setLinkage(llvm::GlobalValue::InternalLinkage);
+      // Made for the oldest card that there is a kernel for.
+      function->removeFnAttr("target-cpu");
+      function->removeFnAttr("target-features");
+    }
+  return "";
+}
+
+void KernelsToPtxPass::runOnOperation() {
+  ModuleOp module = getOperation();
+  StringRef chip = arch;
+  unsigned number = 0;
+  StringRef digits = chip;
+  if (!digits.consume_front("sm_") || digits.consumeInteger(10, number) ||
+      number < 80 || !(digits.empty() || digits == "a" || digits == "f")) {
+    module.emitError("arch is '")
+        << chip << "', expected sm_80 or later, for example sm_90a";
+    return signalPassFailure();
+  }
+  // What LLVM takes for the oldest cards predates the fences of the library.
+  StringRef features = number < 100 ? "+ptx80" : "";
+  auto target = NVVM::NVVMTargetAttr::get(
+      &getContext(), optLevel, "nvptx64-nvidia-cuda", chip, features);
+  for (auto kernels : module.getOps<gpu::GPUModuleOp>())
+    kernels.setTargetsAttr(ArrayAttr::get(&getContext(), {target}));
+
+  std::string error;
+  SymbolTable symbols(module);
+  gpu::TargetOptions options(
+      /*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
+      /*elfSection=*/{}, gpu::CompilationTarget::Assembly,
+      [&] { return &symbols; },
+      [&](llvm::Module &kernels) { error = linkDeviceLibrary(kernels); });
+  if (failed(gpu::transformGpuModulesToBinaries(module, nullptr, options)))
+    return signalPassFailure();
+  if (!error.empty()) {
+    module.emitError("cannot link the device library: ") << error;
+    return signalPassFailure();
+  }
+}
