@@ -129,10 +129,14 @@ static std::string describeDriver(const Failure &failure) {
       failure.expected >= 0 && failure.expected < int64_t(std::size(kCalls))
           ? kCalls[failure.expected]
           : "call";
-  return format("rank %lld: the CUDA driver refused a %s in slot %lld: %s "
-                "(%lld)",
-                (long long)failure.culprit, call, (long long)failure.slot,
-                driverErrorName(failure.found), (long long)failure.found);
+  std::string text =
+      format("rank %lld: the CUDA driver refused a %s in slot "
+             "%lld",
+             (long long)failure.culprit, call, (long long)failure.slot);
+  if (failure.found > 0)
+    text += format(": %s (%lld)", driverErrorName(failure.found),
+                   (long long)failure.found);
+  return text;
 }
 
 std::string shardq::describe(const Failure &failure, const Plan &plan) {

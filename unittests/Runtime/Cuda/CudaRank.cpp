@@ -5,6 +5,7 @@
 #include "TestData.h"
 #include "TestPtx.h"
 
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -74,6 +75,19 @@ int shardq::test::countCudaDevices(std::string &why) {
   return outcome.failed() ? 0 : count;
 }
 
+static std::unique_ptr<std::barrier<>> room;
+
+ThreadRoom::ThreadRoom(int32_t ranks) {
+  room = std::make_unique<std::barrier<>>(ranks);
+}
+
+ThreadRoom::~ThreadRoom() { room.reset(); }
+
+void ThreadRoom::meet() {
+  if (room)
+    room->arrive_and_wait();
+}
+
 CapturedGraph::~CapturedGraph() {
   if (executable)
     graphDriver().destroyExecutable(executable);
@@ -95,6 +109,15 @@ CudaRank::CudaRank(shardq_comm *comm, const TestPlan &plan, int32_t slot)
   round = newWord();
   wrong = newWord();
   scratch = newWord();
+  // Not through the runtime, which launches nothing after an error.
+  Module module = nullptr;
+  EXPECT_EQ(driver.loadModule(&module, kTestPtx, 0, nullptr, nullptr),
+            kSuccess);
+  EXPECT_EQ(driver.getFunction(&clean, module, "test_clean"), kSuccess);
+  if (driver.loadFunction)
+    EXPECT_EQ(driver.loadFunction(clean), kSuccess);
+  EXPECT_TRUE(synchronize());
+  ThreadRoom::meet();
 }
 
 CudaRank::~CudaRank() {
@@ -178,17 +201,11 @@ uint64_t CudaRank::countWrong() { return read(wrong); }
 uint64_t CudaRank::countRounds() { return read(round); }
 
 uint64_t CudaRank::countClean(int32_t channel) {
-  // Not through the runtime, which launches nothing after an error.
-  Module module = nullptr;
-  Function function = nullptr;
-  EXPECT_EQ(driver.loadModule(&module, kTestPtx, 0, nullptr, nullptr),
-            kSuccess);
-  EXPECT_EQ(driver.getFunction(&function, module, "test_clean"), kSuccess);
   EXPECT_EQ(driver.fill(scratch, 0, sizeof(uint64_t), stream), kSuccess);
   void *device = shardq_rt_device(context);
   void *params[] = {&device, &channel, &scratch};
   EXPECT_EQ(
-      driver.launch(function, 1, 1, 1, 256, 1, 1, 0, stream, params, nullptr),
+      driver.launch(clean, 1, 1, 1, 256, 1, 1, 0, stream, params, nullptr),
       kSuccess);
   return read(scratch);
 }

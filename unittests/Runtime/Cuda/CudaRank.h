@@ -15,6 +15,18 @@ extern const shardq_gpu_image kTestImage;
 /// Devices of the driver; 0 without one, and then `why` says why.
 int countCudaDevices(std::string &why);
 
+/// For ranks that are threads: all of them pass together. A device on which one
+/// rank's kernel waits may not load another's kernels, so ranks of one context
+/// prepare everything first.
+class ThreadRoom {
+public:
+  explicit ThreadRoom(int32_t ranks);
+  ~ThreadRoom();
+  ThreadRoom(const ThreadRoom &) = delete;
+  /// Waits for the others, where ranks are threads.
+  static void meet();
+};
+
 /// A captured program.
 class CapturedGraph {
 public:
@@ -37,6 +49,7 @@ private:
 /// arrives.
 class CudaRank {
 public:
+  /// All ranks make equally many.
   CudaRank(shardq_comm *comm, const TestPlan &plan, int32_t slot = 0);
   ~CudaRank();
   CudaRank(const CudaRank &) = delete;
@@ -79,6 +92,7 @@ private:
 
   const TestPlan &plan;
   cuda::Current current;
+  cuda::Function clean = nullptr;
   cuda::Address round = 0, wrong = 0, scratch = 0;
 };
 

@@ -257,7 +257,8 @@ TEST_F(CudaAlone, ImagesThatCannotBeLoaded) {
   char text[2048] = "";
   EXPECT_EQ(shardq_comm_load(comm, nullptr, text, sizeof(text)),
             SHARDQ_INVALID);
-  static const char broken[] = "broken, which is no PTX";
+  static const char broken[] =
+      ".version 8.0\n.target sm_80\n.address_size 64\nbroken\n";
   shardq_gpu_image image = kTestImage;
   image.code = broken;
   image.code_bytes = sizeof(broken);

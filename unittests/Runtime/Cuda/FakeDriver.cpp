@@ -169,7 +169,7 @@ struct ModuleObject {
 };
 
 struct ContextObject {
-  int device;
+  int unused;
 };
 
 } // namespace shardq::cuda
@@ -399,7 +399,6 @@ FAKE Result cuDevicePrimaryCtxRetain(ContextHandle *context, DeviceId device) {
   static ContextObject contexts[16];
   if (device < 0 || device >= 16)
     return kInvalidValue;
-  contexts[device].device = device;
   *context = &contexts[device];
   return kSuccess;
 }
@@ -696,7 +695,7 @@ FAKE Result cuModuleLoadDataEx(Module *module, const void *image,
   if (!currentContext)
     return kInvalidContext;
   // What a test hands over as a broken image.
-  if (std::strncmp(static_cast<const char *>(image), "broken", 6) == 0) {
+  if (std::strstr(static_cast<const char *>(image), "broken")) {
     for (unsigned i = 0; i != count; ++i)
       if (options[i] == kJitErrorLog)
         std::strcpy(static_cast<char *>(values[i]), "ptxas fatal: not PTX");

@@ -124,7 +124,7 @@ static void faulty(shardq_comm *comm, const TestPlan &plan,
     rank.layer();
   result.correct = rank.synchronize();
   // What the others found arrives within a few ticks of the watchdog.
-  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
     sleepMs(1);
 }
 
@@ -230,6 +230,7 @@ struct Run {
     options.adjust = [](int32_t rank, shardq_comm_options &comm) {
       comm.memory = SHARDQ_MEMORY_CUDA;
       comm.cuda_device = deviceOf(rank);
+      comm.arena_bytes = 1 << 16;
     };
     body = [this](shardq_comm *comm, RankResult &result) {
       scenario.body(comm, plan, result);
@@ -248,6 +249,7 @@ struct Run {
 std::vector<RankResult> shardq::test::runOnThreads(const char *name,
                                                    int32_t world) {
   Run run(name, world);
+  ThreadRoom room(world);
   return runThreads(world, run.plan.plan, run.options, run.body);
 }
 
