@@ -7,7 +7,7 @@ Only what ShardQ's kernels use. Slow, and stricter than a device:
 - asynchronous copies land as late as they may
 - so is a read of shared memory that another warp wrote since the last barrier,
   or a write to what another warp read or wrote
-- a warp-wide instruction must be reached by all lanes of a warp together
+- a warp-wide instruction must be reached by all lanes of a warp
 """
 
 import re
@@ -17,6 +17,7 @@ import numpy as np
 BASE = 0x7F1200000000  # of global memory: no 32-bit arithmetic gets there
 WARP = 32
 LANES = np.arange(WARP)
+TOGETHER = ("shfl", "vote", "match", "ldmatrix", "mma")
 
 
 class Fault(Exception):
@@ -53,10 +54,10 @@ class Memory:
 
 
 class Races:
-    """Who touched each 4-byte word of shared memory since the last barrier."""
+    """Who touched each 2 bytes of shared memory since the last barrier."""
 
     def __init__(self, size):
-        words = size // 4 + 1
+        words = size // 2 + 1
         self.epoch = 1
         self.written, self.writer = np.zeros((2, words), np.int32)
         self.seen, self.reader = np.zeros((2, words), np.int32)
@@ -64,7 +65,7 @@ class Races:
     def touch(self, words, warps, write):
         bad = (self.written[words] == self.epoch) & (self.writer[words] != warps)
         if bad.any():
-            raise Fault(f"race: word {words[bad][0]} was written by warp "
+            raise Fault(f"race: word {words[bad][0]} of warp {warps[bad][0]} was written by warp "
                         f"{self.writer[words[bad][0]]}")
         if write:
             bad = (self.seen[words] == self.epoch) & (self.reader[words] != warps)
@@ -89,6 +90,7 @@ class Kernel:
         self.params = re.findall(r"\.param \.(\w+)[^,\n]*?(\w+_param_\d+)", head)
         self.blocks = []  # of instructions; labels give indices
         self.labels = {}
+        self.together = set()  # blocks that begin with a warp-wide instruction
         self.shared = {}
         self.parse(body[:body.rindex("}")])
 
@@ -117,6 +119,9 @@ class Kernel:
                 continue
             match = re.match(r"(?:@(!?)(%\w+) )?([\w.:]+) ?(.*)", statement)
             negated, guard, opcode, rest = match.groups()
+            if opcode.startswith(TOGETHER):
+                close()
+                self.together.add(len(self.blocks))
             operands = [o.strip() for o in
                         re.split(r",(?![^{\[]*[}\]])", rest)] if rest else []
             block.append((opcode, operands, guard, bool(negated)))
@@ -158,6 +163,16 @@ class Block:
         while True:
             ready = np.where(waiting, ended, at)
             first = ready.min()
+            while first in self.kernel.together:
+                # Lanes wait there for the rest of their warp.
+                there = (ready == first).reshape(-1, WARP)
+                split = there & ~there.all(1, keepdims=True)
+                if not split.any():
+                    break
+                ready = np.where(split.reshape(-1), ended, ready)
+                first = ready.min()
+                if first == ended:
+                    raise Fault("lanes of a warp wait for each other")
             if first == ended:
                 if not waiting.any():
                     if any(self.open) or any(self.groups):
@@ -266,7 +281,7 @@ class Block:
         return addresses[:, None] + np.arange(count)
 
     def touch(self, index, lanes, write):
-        words = index[:, ::4] // 4 if index.shape[1] >= 4 else index[:, :1] // 4
+        words = index[:, ::2] // 2
         warps = np.broadcast_to(self.warps[lanes][:, None], words.shape)
         self.races.touch(words.reshape(-1), warps.reshape(-1), write)
 
@@ -338,9 +353,13 @@ class Block:
         if name == "rcp":
             return np.float32(1) / v[0]
         if name == "div":
-            return v[0] / v[1]
+            if dtype.kind == "f":
+                return v[0] / v[1]
+            divisor = np.where(np.asarray(v[1]) == 0, dtype.type(1), v[1])
+            quotient = np.abs(v[0]) // np.abs(divisor)
+            return np.where((v[0] < 0) != (divisor < 0), -quotient, quotient).astype(dtype)
         if name == "rem":
-            return np.fmod(v[0], v[1])
+            return np.fmod(v[0], np.where(np.asarray(v[1]) == 0, dtype.type(1), v[1]))
         if name == "fma":
             return (v[0].astype(np.float64) * v[1] + v[2]).astype(np.float32)
         if name == "popc":
@@ -459,7 +478,8 @@ class Block:
         elif test == "num":
             result = ~(np.isnan(a) | np.isnan(b))
         else:
-            result = {"eq": np.equal, "ne": np.not_equal, "lt": np.less,
+            # Of these "neu" alone may get a NaN: not equal then, as in numpy.
+            result = {"eq": np.equal, "ne": np.not_equal, "neu": np.not_equal, "lt": np.less,
                       "le": np.less_equal, "gt": np.greater,
                       "ge": np.greater_equal}[test](a, b)
         self.put(operands[0], np.broadcast_to(result, (self.threads,)))
@@ -510,7 +530,7 @@ class Block:
         index = self.locate("shared", addresses, 4)
         # Atomics do not race with each other: one warp in their name.
         words = index[:, 0] // 4
-        self.races.touch(words, np.full(len(words), 1000), True)
+        self.races.touch(words * 2, np.full(len(words), 1000), True)
         value = np.broadcast_to(self.get(operands[2], np.uint32), (self.threads,))[lanes]
         np.add.at(self.shared[:len(self.shared) // 4 * 4].view(np.uint32), words, value)
 

@@ -92,6 +92,8 @@ LogicalResult KernelWriter::writeKernel(StringRef name,
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                     top.getUnitAttr());
   function.setKnownBlockSize(ArrayRef<int32_t>{int32_t(shape.threads), 1, 1});
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                    top.getI32IntegerAttr(shape.residentBlocks));
   Block &body = function.getBody().front();
   KernelBuilder b(loc, nullptr, context, shape.threads);
   b.setInsertionPointToStart(&body);
@@ -160,8 +162,9 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     // The operands, the first row, and the scores.
     types.push_back(index);
     int64_t dynamic = ShapedType::kDynamic;
-    types.push_back(
-        MemRefType::get({dynamic, dynamic}, Float32Type::get(context)));
+    auto layout = StridedLayoutAttr::get(context, dynamic, {dynamic, 1});
+    types.push_back(MemRefType::get({dynamic, dynamic},
+                                    Float32Type::get(context), layout));
     return writeKernel(name, types, getIndexerScoresShape(indexer),
                        [&](KernelBuilder &b, ValueRange args) {
                          emitIndexerScoresKernel(b, indexer,

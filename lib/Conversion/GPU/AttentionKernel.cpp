@@ -111,7 +111,8 @@ private:
   Value keyInBlock, laneOfKey; // what this thread gathers
   Value headOfThread, partOfHead; // whose weights it computes
   // Of the row at hand.
-  Value row, firstHead, length;
+  Value row, firstHead;
+  Value length; // columns that may hold keys, i32
   SmallVector<SmallVector<Value>> query; // [step of this warp * tiles][4]
 };
 
@@ -326,14 +327,14 @@ void AttentionKernel::keepQuery() {
           /*transposed=*/false));
 }
 
-/// The slot that this thread gathers from in a block of keys, -1 for none.
+/// The slot that this thread gathers from in a block of keys (i32), -1 for none.
 Value AttentionKernel::slotOf(Value keyBlock) {
   Value none = b.index(-1);
-  Value column = b.add(b.mul(keyBlock, b.index(kKeys)), b.extend(keyInBlock));
+  Value column = b.add(b.mul(keyBlock, b.i32(kKeys)), keyInBlock);
   return b.choose(
       b.less(column, length),
       [&] {
-        Value slot = b.toIndex(b.load(slots, {row, column}));
+        Value slot = b.toIndex(b.load(slots, {row, b.extend(column)}));
         Value known = b.inRange(slot, b.index(0), b.dim(kv, 0));
         return b.select(known, slot, none);
       },
@@ -547,17 +548,29 @@ void AttentionKernel::weigh(State &state) {
 /// Adds the stage's values, by weight, to what this warp has of the output.
 void AttentionKernel::addValues(State &state) {
   int64_t columns = plan.columns / 8;
-  Value shrink = b.shiftLeft(b.shiftRight(lane, 2), 2);
+  // By what sums so far shrink: mostly by nothing, once the maximum is found.
+  Value group = b.shiftLeft(b.shiftRight(lane, 2), 2);
+  SmallVector<Value> corrections;
+  Value shrinks = arith::ConstantOp::create(b, b.getBoolAttr(false));
   for (int64_t tile = 0; tile < plan.tiles; ++tile)
     for (int64_t half = 0; half < 2; ++half) {
-      Value correction = b.loadAt(
-          f32, at(plan.correctionAt + (tile * kTile + half * 8) * 4, shrink));
-      for (int64_t n = 0; n < columns; ++n)
-        for (int64_t i = 0; i < 2; ++i) {
-          Value &sum = state.sums[(tile * columns + n) * 4 + half * 2 + i];
-          sum = b.mul(sum, correction);
-        }
+      corrections.push_back(b.loadAt(
+          f32, at(plan.correctionAt + (tile * kTile + half * 8) * 4, group)));
+      Value differs = arith::CmpFOp::create(
+          b, arith::CmpFPredicate::UNE, corrections.back(), b.f32(1.0));
+      shrinks = b.bitOr(shrinks, differs);
     }
+  Value anyShrinks = b.negate(b.equal(b.ballot(shrinks), b.i32(0)));
+  state.sums = b.chooseAll(
+      anyShrinks,
+      [&] {
+        SmallVector<Value> smaller;
+        for (auto [i, sum] : llvm::enumerate(state.sums))
+          smaller.push_back(b.mul(
+              sum, corrections[i / (columns * 4) * 2 + i % 4 / 2]));
+        return smaller;
+      },
+      [&] { return state.sums; });
   Value weightBase = rowsOfA(b, lane, plan.weightPitch);
   // Matrices to transpose: keys 0, 8, 0, 8; columns 0, 0, 8, 8.
   Value valueBase =
@@ -673,21 +686,20 @@ void AttentionKernel::writeOut(const State &state) {
 }
 
 void AttentionKernel::emitRow(Value task) {
-  Value zero = b.index(0);
   Value blocks = b.index(plan.headBlocks);
   row = arith::DivUIOp::create(b, task, blocks);
   firstHead = b.mul(arith::RemUIOp::create(b, task, blocks),
                     b.index(plan.heads()));
-  length = columnsOf(row);
+  length = b.toI32(columnsOf(row));
   Value keyBlocks = arith::DivUIOp::create(
-      b, b.add(length, b.index(kKeys - 1)), b.index(kKeys));
+      b, b.add(length, b.i32(kKeys - 1)), b.i32(kKeys));
 
   loadQuery();
   b.commitCopies();
   int64_t ahead = plan.stages - 1;
   for (int64_t i = 0; i < ahead; ++i) {
-    Value slot = slotOf(b.index(i));
-    b.when(b.less(b.index(i), keyBlocks),
+    Value slot = slotOf(b.i32(i));
+    b.when(b.less(b.i32(i), keyBlocks),
            [&] { gather(slot, b.i32(i * plan.stageBytes)); });
     b.commitCopies();
   }
@@ -702,20 +714,20 @@ void AttentionKernel::emitRow(Value task) {
   start.maximum = b.f32(-std::numeric_limits<float>::max());
   start.total = b.f32(0.0);
   start.seen = b.i32(0);
-  start.slot = slotOf(b.index(ahead));
+  start.slot = slotOf(b.i32(ahead));
   start.reading = b.i32(0);
   start.writing = b.i32(ahead * plan.stageBytes);
-  SmallVector<Value> end = b.loop(
-      zero, keyBlocks, flatten(start),
+  SmallVector<Value> end = b.loop32(
+      keyBlocks, flatten(start),
       [&](Value i, ValueRange carried) -> SmallVector<Value> {
         State state = unflatten(carried);
         b.waitCopies(ahead - 1);
         b.barrier();
-        Value coming = b.add(i, b.index(ahead));
+        Value coming = b.add(i, b.i32(ahead));
         b.when(b.less(coming, keyBlocks),
                [&] { gather(state.slot, state.writing); });
         b.commitCopies();
-        state.slot = slotOf(b.add(coming, b.index(1)));
+        state.slot = slotOf(b.add(coming, b.i32(1)));
         score(state.reading);
         b.barrier();
         weigh(state);

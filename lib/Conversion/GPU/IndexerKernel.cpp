@@ -28,7 +28,7 @@ static constexpr int64_t kChunk = 32;
 /// Of keys up to this wide all stay in registers; of wider ones, which are read
 /// anew for each row, so many values at a time.
 static constexpr int64_t kResident = 128;
-static constexpr int64_t kPassing = 64;
+static constexpr int64_t kPassing = 32;
 /// Heads whose scores are in registers at a time.
 static constexpr int64_t kHeads = 64;
 static constexpr int64_t kMaxShared = 226 * 1024;

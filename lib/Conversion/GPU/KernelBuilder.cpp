@@ -179,6 +179,19 @@ Value KernelBuilder::bits(Type type, Value value) {
   return LLVM::BitcastOp::create(*this, type, value);
 }
 
+SmallVector<Value> KernelBuilder::loop32(Value end, ValueRange inits,
+                                         CarryingBody body) {
+  auto op = scf::ForOp::create(
+      *this, i32(0), end, i32(1), inits,
+      [&](OpBuilder &nested, Location, Value i, ValueRange carried) {
+        InsertionGuard guard(*this);
+        setInsertionPointToEnd(nested.getInsertionBlock());
+        SmallVector<Value> yields = body(i, carried);
+        scf::YieldOp::create(*this, yields);
+      });
+  return SmallVector<Value>(op.getResults());
+}
+
 SmallVector<Value> KernelBuilder::chooseAll(
     Value condition, llvm::function_ref<SmallVector<Value>()> then,
     llvm::function_ref<SmallVector<Value>()> otherwise) {

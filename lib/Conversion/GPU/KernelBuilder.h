@@ -75,6 +75,8 @@ public:
   void storePair(Value first, Value second, Value pointer);
   /// The bits of a value as another type.
   Value bits(Type type, Value value);
+  /// LoopBuilder::loop from 0 with a counter of i32.
+  SmallVector<Value> loop32(Value end, ValueRange inits, CarryingBody body);
   SmallVector<Value> chooseAll(Value condition,
                                llvm::function_ref<SmallVector<Value>()> then,
                                llvm::function_ref<SmallVector<Value>()> otherwise);

@@ -1,0 +1,766 @@
+"""Checks the generated attention, indexer and top-k kernels against float64.
+
+    python3 kernels_check.py FOLDER [--chip sm_90a] [--no-times] [--only NAME]
+    python3 kernels_check.py FOLDER --emulate [--only NAME]
+
+FOLDER has what build_kernels.py made. On a machine with a GPU (with torch, for its
+memory and its top-k) the cubins run there; with --emulate, ptx.py interprets their
+PTX, with smaller inputs. One line a check; the exit code is 1 where one failed.
+"""
+
+import argparse
+import ctypes
+import os
+import sys
+import time
+import traceback
+import zlib
+
+import numpy as np
+
+import cases
+import ptx
+
+NO_KEY, OTHER_NAN = 0xFFFFFFFF, 0x7FFFFFFF
+
+
+# --- Numbers of 16 bits, as uint16 ------------------------------------------------
+
+
+def narrow(values, element):
+    if element == "bf16":
+        return ptx.to_bf16(values.astype(np.float32))
+    return values.astype(np.float16).view(np.uint16)
+
+
+def widen(bits, element):
+    if element == "bf16":
+        return ptx.from_bf16(bits).astype(np.float64)
+    return np.asarray(bits).view(np.float16).astype(np.float64)
+
+
+# --- Where kernels run ------------------------------------------------------------
+
+
+class Emulator:
+    is_device = False
+
+    def __init__(self, folder, chip):
+        self.folder, self.chip = folder, chip
+        self.memory = ptx.Memory(1 << 26)
+        self.kernels = {}
+
+    def reset(self):
+        self.memory = ptx.Memory(1 << 26)
+
+    def upload(self, array, shift=0):
+        return self.memory.allocate(array, shift)
+
+    def download(self, address, array):
+        return self.memory.read(address, array)
+
+    def launch(self, name, grid, threads, shared, arguments):
+        if name not in self.kernels:
+            path = os.path.join(self.folder, f"{name}.{self.chip}.ptx")
+            self.kernels[name] = ptx.Kernel(path)
+        self.kernels[name].launch(self.memory, grid, threads, shared, arguments)
+
+
+class Device:
+    is_device = True
+
+    def __init__(self, folder, chip):
+        import torch
+
+        self.torch = torch
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
+        self.folder, self.chip = folder, chip
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.functions = {}
+        self.held = {}
+
+    def check(self, code):
+        if code:
+            text = ctypes.c_char_p()
+            self.cuda.cuGetErrorName(code, ctypes.byref(text))
+            raise RuntimeError(f"CUDA: {text.value}")
+
+    def reset(self):
+        self.held = {}
+
+    def upload(self, array, shift=0):
+        data = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+        tensor = self.torch.full((len(data) + 512,), 255, dtype=self.torch.uint8,
+                                 device="cuda")
+        begin = 256 + shift
+        tensor[begin:begin + len(data)] = self.torch.from_numpy(data.copy()).cuda()
+        address = tensor.data_ptr() + begin
+        self.held[address] = (tensor, begin)
+        return address
+
+    def download(self, address, array):
+        tensor, begin = self.held[address]
+        data = tensor[begin:begin + array.nbytes].cpu().numpy()
+        return data.view(array.dtype).reshape(array.shape)
+
+    def function(self, name, shared):
+        if name not in self.functions:
+            path = os.path.join(self.folder, f"{name}.{self.chip}.cubin")
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            image = open(path, "rb").read()
+            self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), image))
+            self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module,
+                                                     name.encode()))
+            self.check(self.cuda.cuFuncSetAttribute(function, 8, shared))
+            self.functions[name] = function
+        return self.functions[name]
+
+    def launch(self, name, grid, threads, shared, arguments):
+        function = self.function(name, shared)
+        values = [ctypes.c_int64(a) if a < 1 << 63 else ctypes.c_uint64(a)
+                  for a in arguments]
+        pointers = (ctypes.c_void_p * len(values))(
+            *(ctypes.addressof(v) for v in values))
+        stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
+        self.check(self.cuda.cuLaunchKernel(function, grid, 1, 1, threads, 1, 1, shared,
+                                            stream, pointers, None))
+
+
+class Buffer:
+    """An array in the kernels' memory, rows perhaps apart, and its descriptor."""
+
+    def __init__(self, where, array, gaps=None, shift=0):
+        gaps = gaps or [0] * (array.ndim - 1)
+        self.where, self.shape = where, array.shape
+        self.strides = [1]
+        for size, gap in zip(array.shape[:0:-1], reversed(gaps)):
+            self.strides.insert(0, self.strides[0] * size + gap)
+        total = max(array.shape[0] * self.strides[0], 1) if array.ndim else 1
+        # NaN, or -1, where nobody should look.
+        self.flat = np.full(total * array.itemsize, 0xFF, np.uint8).view(array.dtype)
+        if array.size:
+            self.view(self.flat)[...] = array
+        self.address = where.upload(self.flat, shift)
+
+    def view(self, flat):
+        size = flat.itemsize
+        return np.lib.stride_tricks.as_strided(
+            flat, self.shape, [s * size for s in self.strides])
+
+    def fetch(self):
+        return self.view(self.where.download(self.address, self.flat)).copy()
+
+    def words(self):
+        return memref(self.address, self.shape, self.strides, self.flat.itemsize)
+
+
+def memref(address, shape, strides=None, itemsize=None):
+    """A descriptor as the kernel's arguments; with an item size, one whose first
+    element is not where its pointer points."""
+    if strides is None:
+        strides = [int(np.prod(shape[i + 1:])) for i in range(len(shape))]
+    offset = 5 if itemsize else 0
+    pointer = address - offset * (itemsize or 0)
+    return [pointer, pointer, offset, *shape, *strides]
+
+
+class Suite:
+    def __init__(self, where, folder, only):
+        self.where, self.only = where, only
+        self.shapes = {}
+        for line in open(os.path.join(folder, "kernels.txt")):
+            name, *numbers = line.split()[:5]
+            self.shapes[name] = [int(n) for n in numbers]
+        self.failures = 0
+
+    def grid(self, name, rows):
+        _, _, per_row, most = self.shapes[name]
+        return max(1, min(rows * per_row, most))
+
+    def launch(self, name, rows, arguments, grid=None):
+        threads, shared, _, _ = self.shapes[name]
+        grid = grid or self.grid(name, rows)
+        if not self.where.is_device:
+            grid = min(grid, 3)
+        self.where.launch(name, grid, threads, shared, arguments)
+
+    def check(self, name, body):
+        if self.only and self.only not in name:
+            return
+        begin = time.time()
+        try:
+            self.where.reset()
+            # Each check has its own numbers, whichever others run.
+            note = body(np.random.default_rng(zlib.crc32(name.encode())))
+            print(f"PASS {name} {note or ''} [{time.time() - begin:.1f} s]", flush=True)
+        except Exception as error:  # the others still run
+            self.failures += 1
+            print(f"FAIL {name}: {error}", flush=True)
+            if not isinstance(error, (AssertionError, ptx.Fault)):
+                traceback.print_exc(limit=-3)
+            if "CUDA" in str(error):
+                raise
+
+
+# --- Attention --------------------------------------------------------------------
+
+
+def attention_reference(case, q, kv, slots, length, req, sink):
+    """float64; q and kv as numbers. Row by row, each over its own keys."""
+    rows, heads = q.shape[:2]
+    out = np.zeros((rows, heads, case.value))
+    lse = np.full((rows, heads), -np.inf)
+    for t in range(rows):
+        columns = slots.shape[1]
+        if length is not None:
+            columns = min(max(length[t], 0), columns)
+        if req is not None and req[t] < 0:
+            columns = 0
+        chosen = slots[t, :columns]
+        chosen = chosen[(chosen >= 0) & (chosen < len(kv))]
+        if not len(chosen):
+            continue
+        keys = kv[chosen]
+        scores = np.float64(np.float32(case.scale)) * (q[t] @ keys.T)
+        top = scores.max(1, keepdims=True)
+        weights = np.exp(scores - top)
+        total = weights.sum(1)
+        lse[t] = top[:, 0] + np.log(total)
+        denominator = total
+        if sink is not None:
+            denominator = total + np.exp(sink.astype(np.float64) - top[:, 0])
+        out[t] = weights @ keys[:, :case.value] / denominator[:, None]
+    return out, lse / np.log(2) if case.lse == "two" else lse
+
+
+def attention_check(suite, case, rows, columns, num_slots=500, make=None, gaps=False,
+                    shift=0, spread=1.0, repeat=0):
+    """A check; `make` changes the inputs in place."""
+
+    def body(rng):
+        where = suite.where
+        q = [narrow(rng.standard_normal((rows, case.heads, width)) * spread, case.element)
+             for width in case.parts]
+        kv = narrow(rng.standard_normal((num_slots, case.width)), case.element)
+        slots = rng.integers(0, num_slots, (rows, columns)).astype(
+            "i4" if case.slot == "i32" else "i8")
+        slots[rng.random(slots.shape) < 0.1] = -1
+        length = rng.integers(-1, columns + 2, rows).astype(np.int32)
+        if rows > 2:
+            length[0] = columns
+        req = rng.integers(-1, 3, rows).astype(np.int32)
+        if rows > 0:
+            req[0] = 0
+        sink = (rng.standard_normal(case.heads) * 2).astype(np.float32)
+        inputs = dict(q=q, kv=kv, slots=slots, length=length, req=req, sink=sink)
+        if make:
+            make(inputs)
+        apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
+        buffers = [Buffer(where, part, apart(24, 8 * (i + 1)), shift)
+                   for i, part in enumerate(q)]
+        buffers.append(Buffer(where, kv, apart(64), shift))
+        buffers.append(Buffer(where, slots, apart(3)))
+        if case.req:
+            buffers.append(Buffer(where, req))
+        if case.topk_length:
+            buffers.append(Buffer(where, length))
+        if case.sink:
+            buffers.append(Buffer(where, sink))
+        out = Buffer(where, np.full((rows, case.heads, case.value), 0x7FC1, np.uint16),
+                     apart(16, 32), shift)
+        buffers.append(out)
+        if case.lse:
+            lse = Buffer(where, np.full((rows, case.heads), np.nan, np.float32), apart(5))
+            buffers.append(lse)
+        words = [w for buffer in buffers for w in buffer.words()]
+
+        expected, expected_lse = attention_reference(
+            case, np.concatenate([widen(part, case.element) for part in q], 2),
+            widen(kv, case.element), slots, length if case.topk_length else None,
+            req if case.req else None, sink if case.sink else None)
+        suite.launch(case.name, rows, words)
+        got = out.fetch()
+        value = widen(got, case.element)
+        assert not np.isnan(value).any(), f"{np.isnan(value).sum()} NaN in out"
+        norm = np.sqrt((expected ** 2).sum((1, 2)))
+        error = np.sqrt(((value - expected) ** 2).sum((1, 2)))
+        limit = 2.5e-3 if case.element == "bf16" else 4e-4
+        if case.heads * case.value < 512:
+            limit *= 2  # few values: their roundings do not average
+        relative = (error / np.maximum(norm, 1e-30)).max(initial=0.0)
+        assert (error <= limit * norm).all(), (
+            f"out is off by {relative:.2e} in row {(error / np.maximum(norm, 1e-30)).argmax()}")
+        note = f"out {relative:.1e}"
+        if case.lse:
+            got_lse = lse.fetch().astype(np.float64)
+            assert not np.isnan(got_lse).any(), "NaN in lse"
+            assert ((got_lse == -np.inf) == (expected_lse == -np.inf)).all(), "-inf in lse"
+            finite = expected_lse != -np.inf
+            want = expected_lse[finite]
+            off = np.abs(got_lse[finite] - want)
+            assert (off <= 1e-5 * np.maximum(1, np.abs(want))).all(), (
+                f"lse is off by {off.max():.2e}")
+            note += f", lse {off.max(initial=0.0):.1e}"
+        for again in range(repeat):
+            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133, 1000][again % 5])
+            assert (out.fetch() == got).all(), "runs differ"
+        return note
+
+    return body
+
+
+def attention_checks(suite):
+    big = suite.where.is_device
+    by_name = {case.name: case for case in cases.ATTENTION}
+
+    def check(name, label, *args, **options):
+        suite.check(f"{name}: {label}",
+                    attention_check(suite, by_name[name], *args, **options))
+
+    rows, columns = (17, 2051) if big else (2, 70)
+    for case in cases.ATTENTION:
+        check(case.name, f"{rows} rows, {columns} keys", rows, columns,
+              num_slots=3000 if big else 100)
+        check(case.name, "strided", 3, 192 if big else 40, gaps=True)
+    for case in ("mla_h16", "mla_h64", "mla_h128"):
+        for columns in (64, 192, 256, 2048) if big else (1, 32, 64):
+            check(case, f"{columns} keys", 5 if big else 1, columns)
+        check(case, "no rows", 0, 64)
+        check(case, "no columns", 2, 0)
+
+        def nothing_first(inputs):
+            inputs["slots"][:, :40] = -1
+            inputs["length"][:] = 1 << 20
+            inputs["req"][:] = 1
+
+        def poisoned(inputs):
+            # Slot 0 and whatever nobody lists hold NaN.
+            slots, kv = inputs["slots"], inputs["kv"]
+            slots[slots == 0] = 1
+            kv[0] = 0x7FC0
+            slots[:, ::3] = -1
+            slots[:, 1::7] = len(kv)
+            slots[:, 2::11] = 1 << 30
+
+        def none_at_all(inputs):
+            inputs["slots"][:] = -1
+            inputs["slots"][-1, :] = len(inputs["kv"])
+
+        def all_same(inputs):
+            inputs["slots"][:] = 7
+
+        def beyond(inputs):
+            # Columns behind the length hold good slots of rows with NaN.
+            inputs["length"][:] = np.arange(len(inputs["length"])) * 5
+            inputs["slots"][:] %= 50
+            for t, length in enumerate(inputs["length"]):
+                inputs["slots"][t, length:] = len(inputs["kv"]) - 1
+            inputs["kv"][-1] = 0x7FC0
+
+        rows, columns = (33, 300) if big else (2, 72)
+        check(case, "leading -1", rows, columns, make=nothing_first)
+        check(case, "NaN in what is not listed", rows, columns, make=poisoned)
+        check(case, "no valid key", rows, columns, make=none_at_all)
+        check(case, "one slot only", rows, columns, make=all_same)
+        if by_name[case].topk_length:
+            check(case, "NaN behind the length", rows, columns, make=beyond)
+        check(case, "large scores", rows, columns, spread=30.0)
+        check(case, "unaligned", 2, 40, shift=2)
+    if not big:
+        return
+    check("mla_h128", "300 rows", 300, 512, num_slots=20000)
+    check("mla_h1_w8_v8", "70,000 rows", 70000, 3)
+    for case in ("mla_h16", "mla_h31", "mla_h128", "mla_h96"):
+        check(case, "20 runs, several grids", 40, 512, repeat=20)
+    suite.check("mla_h16: cache of more than 4 GiB", large_cache(suite, by_name["mla_h16"]))
+
+
+def large_cache(suite, case):
+    def body(rng):
+        torch = suite.where.torch
+        num_slots = 5_000_000  # of 1,152 bytes
+        kv = torch.full((num_slots, case.width), float("nan"), dtype=torch.bfloat16,
+                        device="cuda")
+        rows, columns = 9, 256
+        used = np.unique(np.concatenate([rng.integers(0, num_slots, 1000),
+                                         num_slots - 1 - np.arange(50)]))
+        data = narrow(rng.standard_normal((len(used), case.width)), "bf16")
+        kv[torch.from_numpy(used).cuda()] = torch.from_numpy(
+            data.view(np.int16).copy()).cuda().view(torch.bfloat16)
+        place = rng.integers(0, len(used), (rows, columns))
+        q = [narrow(rng.standard_normal((rows, case.heads, w)), "bf16") for w in case.parts]
+        length = np.full(rows, columns, np.int32)
+        sink = np.zeros(case.heads, np.float32)
+        buffers = [Buffer(suite.where, part) for part in q]
+        out = Buffer(suite.where, np.zeros((rows, case.heads, case.value), np.uint16))
+        lse = Buffer(suite.where, np.zeros((rows, case.heads), np.float32))
+        words = [w for b in buffers for w in b.words()]
+        words += memref(kv.data_ptr(), (num_slots, case.width))
+        for b in (Buffer(suite.where, used[place].astype(np.int32)),
+                  Buffer(suite.where, length), Buffer(suite.where, sink), out, lse):
+            words += b.words()
+            buffers.append(b)
+        suite.launch(case.name, rows, words)
+        expected, _ = attention_reference(
+            case, np.concatenate([widen(part, "bf16") for part in q], 2),
+            widen(data, "bf16"), place, length, None, sink)
+        value = widen(out.fetch(), "bf16")
+        error = np.linalg.norm(value - expected) / np.linalg.norm(expected)
+        assert error < 2.5e-3, f"out is off by {error:.2e}"
+        return f"out {error:.1e}"
+
+    return body
+
+
+# --- Indexer ----------------------------------------------------------------------
+
+
+def indexer_check(suite, case, rows, blocks, requests=3, first_row=0, width=None,
+                  make=None, gaps=False, shift=0, repeat=0):
+    def body(rng):
+        where = suite.where
+        total_rows = rows + first_row
+        span = blocks * case.block
+        wide = span if width is None else width
+        num_keys = 2 * blocks * case.stride + 5
+        q = narrow(rng.standard_normal((total_rows, case.heads, case.dim)), case.element)
+        w = rng.standard_normal((total_rows, case.heads)).astype(np.float32)
+        keys = narrow(rng.standard_normal((num_keys, case.dim)), case.element)
+        table = rng.integers(0, num_keys // case.stride + 1,
+                             (requests, blocks)).astype(np.int32)
+        table[rng.random(table.shape) < 0.1] = -1
+        req = np.sort(rng.integers(-1, requests + 1, total_rows)).astype(np.int32)
+        visible = rng.integers(-1, span + 20, total_rows).astype(np.int32)
+        visible[-1:] = span
+        inputs = dict(q=q, w=w, keys=keys, table=table, req=req, visible=visible)
+        if make:
+            make(inputs)
+        apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
+        buffers = [Buffer(where, q, apart(8, 16), shift), Buffer(where, w, apart(3)),
+                   Buffer(where, keys, apart(8), shift), Buffer(where, table, apart(1)),
+                   Buffer(where, req), Buffer(where, visible),
+                   Buffer(where, np.zeros((total_rows, 64), np.int32))]
+        poison = 12345.0
+        scores = Buffer(where, np.full((rows, wide), poison, np.float32))
+        words = [x for b in buffers for x in b.words()] + [first_row] + scores.words()
+        suite.launch(case.name, rows, words)
+        got = scores.fetch()
+
+        q64, k64 = widen(q, case.element), widen(keys, case.element)
+        worst = 0.0
+        for r in range(rows):
+            t = r + first_row
+            seen = min(max(visible[t], 0), wide)
+            assert (got[r, seen:] == poison).all(), f"row {r} written behind {seen}"
+            position = np.arange(seen)
+            block = position // case.block
+            row = np.full(seen, -1, np.int64)
+            if 0 <= req[t] < requests:
+                inside = block < blocks
+                entry = np.full(seen, -1, np.int64)
+                entry[inside] = table[req[t], block[inside]]
+                row = np.where(entry >= 0, entry * case.stride + position % case.block, -1)
+                row[row >= num_keys] = -1
+            bits = got[r, :seen].view(np.uint32)
+            missing = row < 0
+            assert (bits[missing] == NO_KEY).all(), f"row {r}: keys that do not exist"
+            with np.errstate(all="ignore"):
+                dots = q64[t] @ k64[row[~missing]].T
+                bad = np.isnan(dots).any(0)
+                expected = w[t].astype(np.float64) @ np.maximum(dots, 0)
+                size = np.abs(w[t].astype(np.float64)) @ (
+                    np.abs(q64[t]) @ np.abs(k64[row[~missing]]).T)
+            assert (bits[~missing][bad] == OTHER_NAN).all(), f"row {r}: NaN"
+            good = ~bad & np.isfinite(expected)
+            value = got[r, :seen][~missing].astype(np.float64)
+            assert (np.isnan(value) == bad).all() or not np.isfinite(expected).all(), (
+                f"row {r}: NaN that is none")
+            error = np.abs(value - expected)[good] / np.maximum(size[good], 1e-30)
+            worst = max(worst, error.max(initial=0.0) * 2 ** 18)
+        assert worst <= 1, f"scores are off by {worst:.2f} of what is allowed"
+        for again in range(repeat):
+            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133, 999][again % 5])
+            assert (scores.fetch().view(np.uint32) == got.view(np.uint32)).all(), (
+                "runs differ")
+        return f"{worst:.3f} of the tolerance"
+
+    return body
+
+
+def indexer_checks(suite):
+    big = suite.where.is_device
+    by_name = {case.name: case for case in cases.INDEXER}
+
+    def check(name, label, *args, **options):
+        suite.check(f"{name}: {label}",
+                    indexer_check(suite, by_name[name], *args, **options))
+
+    def poisoned(inputs):
+        inputs["keys"][3] = 0x7FC0
+        inputs["keys"][70, 5] = 0xFF80  # -inf
+        inputs["q"][0, 1] = 0x7FC0
+
+    def one_request(inputs):
+        inputs["req"][:] = 1
+
+    def nothing_seen(inputs):
+        inputs["visible"][:] = 0
+
+    for case in cases.INDEXER:
+        positions = 3000 if big else 300
+        blocks = max(1, positions // case.block)
+        check(case.name, "ragged", 50 if big else 5, blocks)
+        check(case.name, "strided", 20 if big else 3, blocks, gaps=True)
+        check(case.name, "rows behind the first", 7 if big else 2, blocks, first_row=9)
+        check(case.name, "unaligned", 3 if big else 2, blocks, shift=2)
+        if case.element == "bf16":
+            check(case.name, "NaN and infinity", 20 if big else 2, blocks, make=poisoned)
+    check("idx_h64", "no rows", 0, 4)
+    check("idx_h64", "nothing seen", 3, 4, make=nothing_seen)
+    check("idx_h64", "narrow scores", 3, 5, width=70)
+    check("idx_h64", "scores beyond the table", 3, 5, width=400)
+    check("idx_h64", "one request", 40 if big else 18, 4, make=one_request)
+    if big:
+        check("idx_h64", "20 runs, several grids", 40, 40, repeat=20)
+        check("idx_h64", "66,000 rows", 66000, 1)
+
+
+# --- Top-k ------------------------------------------------------------------------
+
+
+def topk_reference(case, scores, visible, first_row):
+    rows = max(0, min(len(scores), len(visible) - first_row))
+    result = np.full((rows, case.k), -1, np.int32)
+    for r in range(rows):
+        n = min(max(visible[first_row + r], 0), scores.shape[1])
+        row = scores[r, :n]
+        position = np.arange(n)
+        if case.holes:
+            position = position[row.view(np.uint32) != NO_KEY]
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            value = row[position].astype(np.float64)
+        nan = np.isnan(value)
+        order = np.lexsort((position, -np.where(nan, 0, value), nan))
+        chosen = np.sort(position[order[:case.k]])
+        result[r, :len(chosen)] = chosen
+    return result
+
+
+def topk_check(suite, case, scores, visible=None, first_row=0, gap=0, shift=0, repeat=0):
+    def body(rng):
+        where = suite.where
+        data = scores(rng) if callable(scores) else scores
+        seen = np.full(len(data) + first_row, data.shape[1], np.int32)
+        if visible is not None:
+            seen[first_row:] = visible
+        source = Buffer(where, data, [gap], shift)
+        result = Buffer(where, np.full((len(seen), case.k), 77, np.int32))
+        words = [*source.words(), *Buffer(where, seen).words(), *result.words(), first_row]
+        suite.launch(case.name, len(data), words)
+        got = result.fetch()
+        expected = topk_reference(case, data, seen, first_row)
+        assert (got[:first_row] == 77).all(), "rows before the first are written"
+        wrong = (got[first_row:] != expected).any(1)
+        assert not wrong.any(), (
+            f"{wrong.sum()} of {len(wrong)} rows are wrong, first {wrong.argmax()}: "
+            f"{got[first_row:][wrong][0][:8]} is not {expected[wrong][0][:8]}")
+        for again in range(repeat):
+            suite.launch(case.name, len(data), words, grid=[None, 1, 7, 133][again % 4])
+            assert (result.fetch() == got).all(), "runs differ"
+
+    return body
+
+
+def topk_checks(suite):
+    big = suite.where.is_device
+    by_name = {case.name: case for case in cases.TOPK}
+
+    def check(name, label, scores, **options):
+        suite.check(f"{name}: {label}",
+                    topk_check(suite, by_name[name], scores, **options))
+
+    def random(rows, width):
+        return lambda rng: rng.standard_normal((rows, width)).astype(np.float32)
+
+    def ties(rng):
+        scores = np.zeros((3, 8320), np.float32)
+        scores[1] = -0.0
+        scores[0, rng.permutation(8320)[:100]] = rng.random(100) + 1
+        scores[1, rng.permutation(8320)[:4000]] = 0.0
+        scores[2, rng.permutation(8320)[:100]] = -rng.random(100) - 1
+        return scores
+
+    def low_bits(rng):
+        bits = 0x40000000 + rng.integers(0, 1024, (3, 9000))
+        bits[1] |= 0x80000000
+        return bits.astype(np.uint32).view(np.float32)
+
+    def with_nan(rng):
+        scores = rng.standard_normal((4, 5000)).astype(np.float32)
+        bits = scores.view(np.uint32)
+        bits[0, rng.permutation(5000)[:4000]] = OTHER_NAN
+        bits[1] = 0xFFC00001
+        bits[2, ::2] = 0x7F800001
+        scores[3, ::3] = -np.inf
+        scores[3, ::5] = np.inf
+        return scores
+
+    def with_holes(rng):
+        scores = rng.standard_normal((5, 5000)).astype(np.float32)
+        bits = scores.view(np.uint32)
+        bits[0, rng.permutation(5000)[:2000]] = NO_KEY
+        bits[1, rng.permutation(5000)[:4000]] = NO_KEY
+        bits[2] = NO_KEY
+        bits[3, :3000] = NO_KEY
+        bits[3, 3000:4000] = OTHER_NAN
+        bits[4, rng.permutation(5000)[:2952]] = NO_KEY  # 2,048 are left
+        return scores
+
+    def denormals(rng):
+        bits = rng.integers(0, 5000, (2, 6000)) | (rng.integers(0, 2, (2, 6000)) << 31)
+        return bits.astype(np.uint32).view(np.float32)
+
+    for case in cases.TOPK:
+        k = case.k
+        lengths = np.array([-1, 0, 1, k - 1, k, k + 1, 3 * k, 1 << 30], np.int32)
+        check(case.name, "row lengths", random(8, 3 * k + 7), visible=lengths)
+        check(case.name, "rows behind the first", random(3, 2 * k + 5), first_row=4)
+        check(case.name, "row strides", random(3, 2 * k + 3), gap=2)
+        check(case.name, "unaligned", random(2, 2 * k + 3), shift=4)
+        check(case.name, "ties", ties)
+        check(case.name, "low bits", low_bits)
+        check(case.name, "NaN", with_nan)
+        check(case.name, "holes", with_holes)
+        check(case.name, "denormals", denormals)
+        check(case.name, "no rows", random(0, 100))
+    check("topk_2048", "rows that shared memory cannot hold",
+          random(3, 100001) if big else random(1, 40001))
+    check("topk_2048", "such rows, unaligned",
+          random(3, 100001) if big else random(1, 33001), shift=4)
+    check("topk_2048_holes", "rows that just fit",
+          random(4, 32770), visible=np.array([32767, 32768, 32769, 32770]))
+    if big:
+        check("topk_2048", "20 runs, several grids", random(300, 20000), repeat=20)
+        check("topk_5", "70,000 rows", random(70000, 50))
+
+
+# --- Times ------------------------------------------------------------------------
+
+
+def times(suite):
+    torch = suite.where.torch
+    table = []
+
+    def measure(run, count=30):
+        for _ in range(5):
+            run()
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+                  for _ in range(count)]
+        for begin, end in events:
+            begin.record()
+            run()
+            end.record()
+        torch.cuda.synchronize()
+        return float(np.median([b.elapsed_time(e) for b, e in events]))
+
+    def describe(tensor):
+        return memref(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()))
+
+    def attention(name, rows, columns, num_slots):
+        case = {c.name: c for c in cases.ATTENTION}[name]
+        q = [torch.randn(rows, case.heads, w, dtype=torch.bfloat16, device="cuda")
+             for w in case.parts]
+        kv = torch.randn(num_slots, case.width, dtype=torch.bfloat16, device="cuda")
+        slots = torch.stack([torch.randperm(num_slots, device="cuda")[:columns]
+                             for _ in range(rows)]).to(torch.int32)
+        slots = slots.sort(1).values.contiguous()
+        extra = []
+        if case.req:
+            extra.append(torch.zeros(rows, dtype=torch.int32, device="cuda"))
+        if case.topk_length:
+            extra.append(torch.full((rows,), columns, dtype=torch.int32, device="cuda"))
+        if case.sink:
+            extra.append(torch.zeros(case.heads, device="cuda"))
+        extra.append(torch.empty(rows, case.heads, case.value, dtype=torch.bfloat16,
+                                 device="cuda"))
+        if case.lse:
+            extra.append(torch.empty(rows, case.heads, device="cuda"))
+        words = [w for t in [*q, kv, slots, *extra] for w in describe(t)]
+        ms = measure(lambda: suite.launch(name, rows, words))
+        work = 2 * rows * case.heads * columns * (case.width + case.value)
+        table.append((f"attention T={rows} H={case.heads} K={columns} keys={num_slots}",
+                      f"{ms:.3f} ms", f"{work / ms / 1e9:.0f} TFLOP/s"))
+
+    def indexer(rows, num_keys):
+        name = "idx_h64"
+        q = torch.randn(rows, 64, 128, dtype=torch.bfloat16, device="cuda")
+        w = torch.randn(rows, 64, device="cuda")
+        keys = torch.randn(num_keys, 128, dtype=torch.bfloat16, device="cuda")
+        table_ = torch.arange(num_keys // 64, dtype=torch.int32, device="cuda")[None]
+        req = torch.zeros(rows, dtype=torch.int32, device="cuda")
+        visible = torch.full((rows,), num_keys, dtype=torch.int32, device="cuda")
+        result = torch.empty(rows, 64, dtype=torch.int32, device="cuda")
+        scores = torch.empty(rows, num_keys, device="cuda")
+        words = [x for t in (q, w, keys, table_, req, visible, result) for x in describe(t)]
+        words += [0, *describe(scores)]
+        ms = measure(lambda: suite.launch(name, rows, words))
+        work = 2 * rows * num_keys * 64 * 128
+        table.append((f"indexer rows={rows} keys={num_keys}", f"{ms:.3f} ms",
+                      f"{work / ms / 1e9:.0f} TFLOP/s"))
+
+    def topk(rows, width, kind):
+        scores = torch.randn(rows, width, device="cuda")
+        if kind == "relu":
+            scores = scores.relu()
+        visible = torch.full((rows,), width, dtype=torch.int32, device="cuda")
+        result = torch.empty(rows, 2048, dtype=torch.int32, device="cuda")
+        for name in ("topk_2048", "topk_2048_holes"):
+            words = [*describe(scores), *describe(visible), *describe(result), 0]
+            ms = measure(lambda: suite.launch(name, rows, words))
+            base = measure(lambda: torch.topk(scores, 2048, dim=1, sorted=False))
+            table.append((f"{name} {rows}x{width} {kind}", f"{ms:.3f} ms",
+                          f"torch.topk {base:.3f} ms, {base / ms:.1f}x"))
+
+    for run, *args in (
+            (attention, "mla_h128", 512, 2048, 32768),
+            (attention, "mla_h16", 4096, 2048, 32768),
+            (attention, "mla_h64", 4096, 2048, 32768),
+            (attention, "mla_h24", 4096, 2048, 32768),
+            (attention, "mla_h128", 8, 2048, 32768),
+            (indexer, 512, 32768), (indexer, 4096, 8192), (indexer, 8, 32768),
+            (topk, 512, 32768, "normal"), (topk, 4096, 32768, "normal"),
+            (topk, 512, 32768, "relu"), (topk, 512, 131072, "normal")):
+        try:
+            run(*args)
+        except Exception as error:
+            suite.failures += 1
+            print(f"FAIL time of {args}: {error}", flush=True)
+        torch.cuda.empty_cache()
+    print()
+    for line in table:
+        print("{:<48} {:>12}  {}".format(*line))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--chip", default="sm_90")
+    parser.add_argument("--emulate", action="store_true")
+    parser.add_argument("--no-times", action="store_true")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    where = (Emulator if options.emulate else Device)(options.folder, options.chip)
+    suite = Suite(where, options.folder, options.only)
+    topk_checks(suite)
+    indexer_checks(suite)
+    attention_checks(suite)
+    if where.is_device and not options.no_times:
+        where.reset()
+        times(suite)
+    print(f"{suite.failures} failures")
+    return 1 if suite.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
