@@ -121,6 +121,23 @@ SHARDQ_API shardq_status shardq_bootstrap_files(const char *directory,
                                                 int32_t rank, int32_t world,
                                                 shardq_bootstrap **out);
 
+/* Ranks meet at rank 0, which listens at `address` (a name or a number of its
+ * own machine) and `port`, from the first step of a rendezvous on. The port is
+ * one launch's alone: who connects is recognized, not authenticated, so keep it
+ * to networks that are trusted. Strangers and what they send are ignored.
+ * Errors: SHARDQ_INVALID. */
+SHARDQ_API shardq_status shardq_bootstrap_tcp(const char *address, int32_t port,
+                                              int32_t rank, int32_t world,
+                                              shardq_bootstrap **out);
+
+/* The same with what torchrun puts into the environment: RANK, WORLD_SIZE,
+ * MASTER_ADDR and MASTER_PORT; LOCAL_RANK, which is a good cuda_device, must be
+ * a number where it is set. MASTER_PORT is taken by torchrun's own store, so
+ * rank 0 listens on SHARDQ_PORT, or without it on the first free one of the 16
+ * ports that follow; the others look for it there.
+ * Errors: SHARDQ_INVALID, where something is missing or not a number. */
+SHARDQ_API shardq_status shardq_bootstrap_torchrun(shardq_bootstrap **out);
+
 /* Ranks meet through functions of the embedding framework. A callback returns
  * 0 for success; any other value fails the creation with SHARDQ_BOOTSTRAP. It
  * must return, in success or failure, by about `deadline_ms` from its call. */
@@ -367,6 +384,16 @@ SHARDQ_API void shardq_rt_tap(shardq_context *context, const char *name,
                               const void *data, const int64_t *sizes,
                               const int64_t *strides, const int32_t *rows,
                               int64_t num_rows);
+
+/* The same, with the number of rows in memory, on a GPU in its memory; where
+ * it is negative there is no value, and nothing happens. */
+SHARDQ_API void shardq_rt_tap_counted(shardq_context *context,
+                                      const char *name, int32_t element_bytes,
+                                      int32_t rank_of_shape, const void *data,
+                                      const int64_t *sizes,
+                                      const int64_t *strides,
+                                      const int32_t *rows,
+                                      const int64_t *num_rows);
 
 /*===--- Entry points of generated code for GPUs -------------------------===*/
 //
