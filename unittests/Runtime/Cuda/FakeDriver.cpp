@@ -701,14 +701,12 @@ FAKE Result cuModuleLoadDataEx(Module *module, const void *image,
         std::strcpy(static_cast<char *>(values[i]), "ptxas fatal: not PTX");
     return 218;
   }
-  *module = new ModuleObject{};
+  static ModuleObject modules[1];
+  *module = modules;
   return kSuccess;
 }
 
-FAKE Result cuModuleUnload(Module module) {
-  delete module;
-  return kSuccess;
-}
+FAKE Result cuModuleUnload(Module) { return kSuccess; }
 
 FAKE Result cuModuleGetFunction(Function *function, Module, const char *name) {
   for (FunctionObject &kernel : kernels)
