@@ -76,6 +76,8 @@ void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
   // Loops and runtime calls.
   manager.addPass(createConvertShardQToLoops());
   manager.addPass(createConvertShardQToRuntime());
+  if (options.entryPoints)
+    manager.addPass(createShardQEmitEntryPoints());
   addHostPasses(manager);
 }
 
@@ -120,6 +122,11 @@ void mlir::shardq::buildShardQToNVVMPipeline(
   ShardQAssembleKernelsOptions assemble;
   assemble.ptxas = options.ptxas;
   manager.addPass(createShardQAssembleKernels(assemble));
+  if (options.entryPoints) {
+    ShardQEmitEntryPointsOptions entryPoints;
+    entryPoints.device = "cuda";
+    manager.addPass(createShardQEmitEntryPoints(entryPoints));
+  }
   addHostPasses(manager);
 }
 

@@ -54,12 +54,16 @@ struct ShardQToNVVMOptions : PassPipelineOptions<ShardQToNVVMOptions> {
   Option<std::string> ptxas{*this, "ptxas",
                             llvm::cl::desc("Path of ptxas; none: embed PTX"),
                             llvm::cl::init("")};
+  Option<bool> entryPoints{
+      *this, "entry-points",
+      llvm::cl::desc("A C function of DLPack tensors for each public function"),
+      llvm::cl::init(false)};
 };
 
 /// From tensors to host code that launches kernels through the runtime, with
 /// the kernels' machine code as constants. Functions are called as
 /// `name(context, arguments..., results...)`, between shardq_rt_begin and
-/// shardq_rt_end.
+/// shardq_rt_end, or as C functions of DLPack tensors, which do both.
 void buildShardQToNVVMPipeline(OpPassManager &manager,
                                const ShardQToNVVMOptions &options);
 
