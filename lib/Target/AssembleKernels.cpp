@@ -327,9 +327,10 @@ FailureOr<Code> ShardQAssembleKernelsPass::assemble(gpu::BinaryOp binary,
   }
   Code code;
   if (path.empty()) {
-    emitRemark(binary.getLoc(), "embeds PTX ")
-        << (ptxas == "none" ? "as asked" : "since no ptxas was found")
-        << ": the driver assembles it when it is loaded";
+    if (ptxas != "none")
+      emitRemark(binary.getLoc(),
+                 "embeds PTX, since no ptxas was found: the driver assembles "
+                 "it when it is loaded");
     code.bytes = ptx.str() + '\0';
     return code;
   }
