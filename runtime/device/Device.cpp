@@ -427,8 +427,10 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
         record(*context, failure);
     }
     refuse = barrierAny(refuse);
-    // No lane tells anything any more.
-    if (memory.hasPublished)
+    // No lane tells anything any more. After a failure it stays true: a peer
+    // whose own deadline passes before it hears of this one must not take this
+    // rank for one that waits for nobody.
+    if (memory.hasPublished && !refuse)
       memory.storeRelease(
           context->progress.at(context->rank, context->slot).waiting, 0);
     if (!refuse)

@@ -1,17 +1,22 @@
 //===- CudaTest.cpp - Ranks on GPUs exchange, and fail to -----------------===//
 //
-// Runs on real devices, or on the fake driver where the environment's
-// SHARDQ_CUDA_DRIVER names it; skipped without either. The program carries
-// everything with it, so that it can be taken to a machine with GPUs.
+// Runs on real devices; where there is no driver, on the fake one that lies
+// beside the program, or that the environment's SHARDQ_CUDA_DRIVER names;
+// skipped without either. The program carries everything with it, so that it
+// can be taken to a machine with GPUs.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CudaRank.h"
 #include "Scenarios.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace shardq;
 using namespace shardq::test;
@@ -453,7 +458,26 @@ TEST_F(Cuda, DeviceIsFull) {
   unsetenv("SHARDQ_FAKE_MEMORY");
 }
 
+/// Takes the fake driver where there is no other.
+static void chooseDriver() {
+  if (std::getenv("SHARDQ_CUDA_DRIVER"))
+    return;
+  if (void *library = dlopen("libcuda.so.1", RTLD_NOW)) {
+    dlclose(library);
+    return;
+  }
+  char path[4096] = "";
+  ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  std::string fake(path, static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  fake = fake.substr(0, fake.rfind('/')) + "/libShardQFakeCuda.so";
+  if (access(fake.c_str(), R_OK) != 0)
+    return;
+  std::fprintf(stderr, "no CUDA driver: tests run on %s\n", fake.c_str());
+  setenv("SHARDQ_CUDA_DRIVER", fake.c_str(), 1);
+}
+
 int main(int argc, char **argv) {
+  chooseDriver();
   // Ranks that share a device need a hardware queue for each of their streams:
   // in one queue, a wait would hold up the signal that it waits for.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
