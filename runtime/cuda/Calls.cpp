@@ -13,9 +13,10 @@
 using namespace shardq;
 using namespace shardq::cuda;
 
-/// Chunks of an arena are at least that large: few of them, and each is a call
-/// of the driver.
+/// Chunks of an arena are at least that large and grow with it up to the second
+/// size: each is a call of the driver, and its rest may stay unused.
 static constexpr uint64_t kChunkBytes = uint64_t(8) << 20;
+static constexpr uint64_t kMaxChunkBytes = uint64_t(256) << 20;
 
 void shardq_context::begin(void *callerStream) {
   if (comm.failed())
@@ -91,9 +92,9 @@ bool shardq_context::isCapturing() {
 
 /// Adds a chunk that holds `bytes`; else records why it cannot.
 bool shardq_context::grow(uint64_t bytes) {
-  // Twice as much each time, so that there are few chunks; where that does not
-  // fit, as much as is needed.
-  uint64_t wanted = std::max({bytes, kChunkBytes, arena.capacity()});
+  // Where that much is not to be had, as much as is needed.
+  uint64_t wanted = std::max(
+      {bytes, kChunkBytes, std::min(arena.capacity(), kMaxChunkBytes)});
   if (!comm.gpu) {
     PrivateMemory memory(wanted);
     if (!memory.get()) {
@@ -213,6 +214,29 @@ static void measure(const shardq_tap_value &value, int64_t &count,
     count += reach < 0 ? -reach : reach;
     before += reach < 0 ? -reach : 0;
   }
+}
+
+int64_t shardq_context::readCount(const int64_t *count) {
+  if (!comm.gpu)
+    return *count;
+  if (!mayCall(/*needsGpu=*/true))
+    return -1;
+  if (isCapturing()) {
+    misuse(Misuse::TapCapture, -1);
+    return -1;
+  }
+  const Driver &driver = comm.gpu->driver;
+  int64_t value = -1;
+  Result result =
+      driver.copyAny(reinterpret_cast<Address>(&value),
+                     reinterpret_cast<Address>(count), sizeof(value), stream);
+  if (result == kSuccess)
+    result = driver.synchronizeStream(stream);
+  if (result != kSuccess) {
+    driverFailed(DriverCall::Copy, result);
+    return -1;
+  }
+  return value;
 }
 
 void shardq_context::tapValue(const shardq_tap_value &value) {

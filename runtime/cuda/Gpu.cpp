@@ -77,9 +77,14 @@ Outcome Gpu::openDevice() {
       return failure(SHARDQ_SYSTEM, "CUDA device %d has no %s", options.ordinal,
                      name);
   }
-  if (Result result =
-          driver.getAttribute(&multiprocessors, kMultiprocessorCount, device))
-    return driver.failed("cuDeviceGetAttribute", result);
+  int major = 0, minor = 0;
+  for (auto [attribute, value] :
+       {std::pair(kMultiprocessorCount, &multiprocessors),
+        std::pair(kComputeCapabilityMajor, &major),
+        std::pair(kComputeCapabilityMinor, &minor)})
+    if (Result result = driver.getAttribute(value, attribute, device))
+      return driver.failed("cuDeviceGetAttribute", result);
+  arch = 10 * major + minor;
   if (Result result = driver.getUuid(&uuid, device))
     return driver.failed("cuDeviceGetUuid", result);
   if (Result result = driver.retainContext(&context, device))

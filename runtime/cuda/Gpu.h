@@ -66,6 +66,8 @@ public:
 
   /// What peers are told: whose device it is, and how much they map.
   const Uuid &getUuid() const { return uuid; }
+  /// 90 for compute capability 9.0.
+  int getArch() const { return arch; }
   uint64_t heapBytes() const { return layout.bytes; }
   int getOrdinal() const { return options.ordinal; }
   /// The heap, for peers to map.
@@ -139,6 +141,7 @@ private:
   DeviceId device = -1;
   bool hasContext = false;
   int multiprocessors = 0;
+  int arch = 0;
   Uuid uuid{};
   Stream stream = nullptr; // the runtime's own
 

@@ -55,6 +55,9 @@ public:
   void launch(const shardq_gpu_image *image, int32_t kernel, int64_t blocks,
               void *const *params);
   void tapValue(const shardq_tap_value &value);
+  /// What is at `count`, on a GPU once the stream has come here; -1 after an
+  /// error.
+  int64_t readCount(const int64_t *count);
 
   shardq_comm &comm;
   const int32_t slot;

@@ -48,6 +48,21 @@ void shardq_rt_tap(shardq_context *context, const char *name,
   context->tapValue(value);
 }
 
+void shardq_rt_tap_counted(shardq_context *context, const char *name,
+                           int32_t element_bytes, int32_t rank_of_shape,
+                           const void *data, const int64_t *sizes,
+                           const int64_t *strides, const int32_t *rows,
+                           const int64_t *num_rows) {
+  if (!context || !context->tap)
+    return;
+  int64_t count = context->readCount(num_rows);
+  if (count < 0)
+    return;
+  shardq_tap_value value{name,  element_bytes, rank_of_shape, data,
+                         sizes, strides,       rows,          count};
+  context->tapValue(value);
+}
+
 void shardq_rt_begin(shardq_context *context, void *stream) {
   if (context)
     context->begin(stream);

@@ -60,6 +60,7 @@ static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
   hello.device = -1;
   if (const cuda::Gpu *gpu = placement.gpu) {
     hello.device = gpu->getOrdinal();
+    hello.deviceArch = gpu->getArch();
     static_assert(sizeof(hello.deviceUuid) == sizeof(cuda::Uuid));
     std::memcpy(hello.deviceUuid, &gpu->getUuid(), sizeof(hello.deviceUuid));
     hello.deviceHeapBytes = gpu->heapBytes();
@@ -129,6 +130,9 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
     if (other.transport != first.transport)
       return differ("transport", static_cast<unsigned>(other.transport),
                     static_cast<unsigned>(first.transport));
+    if (other.deviceArch != first.deviceArch)
+      return differ("GPU architecture", static_cast<unsigned>(other.deviceArch),
+                    static_cast<unsigned>(first.deviceArch));
     if (other.deviceHeapBytes != first.deviceHeapBytes)
       return differ("bytes of the GPU's heap", other.deviceHeapBytes,
                     first.deviceHeapBytes);

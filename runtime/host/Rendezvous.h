@@ -27,8 +27,9 @@ struct Hello {
   Nonce nonce;
   int32_t memory;
   int32_t transport;
-  int32_t device;         // ordinal in its process
-  uint8_t deviceUuid[16]; // zero where buffers are on the host
+  int32_t device; // ordinal in its process; -1 where buffers are on the host
+  int32_t deviceArch;
+  uint8_t deviceUuid[16]; // ranks may share a device
   uint64_t deviceHeapBytes;
   int32_t status; // why this rank cannot take part
   char text[228];

@@ -146,6 +146,25 @@ TEST(Rendezvous, VersionsDiffer) {
             "rank 1 and rank 0 differ in protocol version: 7 and 1");
 }
 
+TEST(Rendezvous, DevicesDiffer) {
+  TestPlan plan(3, 2);
+  CallbackRoom architecture(3);
+  architecture.tamper = [](int32_t rank, int step, void *block) {
+    if (rank == 2 && step == 0)
+      static_cast<Hello *>(block)->deviceArch = 80;
+  };
+  expectAll(architecture.run(plan.plan), SHARDQ_MISMATCH,
+            "rank 2 and rank 0 differ in GPU architecture: 80 and 0");
+
+  CallbackRoom memory(3);
+  memory.tamper = [](int32_t rank, int step, void *block) {
+    if (rank == 1 && step == 0)
+      static_cast<Hello *>(block)->memory = SHARDQ_MEMORY_CUDA;
+  };
+  expectAll(memory.run(plan.plan), SHARDQ_MISMATCH,
+            "rank 1 has its buffers on a GPU, but rank 0 on the host");
+}
+
 TEST(Rendezvous, HostsDiffer) {
   TestPlan plan(3, 2);
   CallbackRoom room(3);
