@@ -389,6 +389,11 @@ SparseMlaOp::reifyResultShapes(OpBuilder &builder,
 LogicalResult TapOp::verify() {
   if (getName().empty())
     return emitOpError("name is empty");
+  if (getCount() && (!isa<MemRefType>(getValue().getType()) ||
+                     cast<MemRefType>(getCount().getType()).getDimSize(0) != 1))
+    return emitOpError("'count' is ")
+           << getCount().getType() << " beside 'value' of "
+           << getValue().getType() << ", expected memref<1xi64> and a buffer";
   if (!getRows())
     return success();
   if (isa<MemRefType>(getRows().getType()) !=
@@ -400,7 +405,9 @@ LogicalResult TapOp::verify() {
                        {"value", getValue().getType(), 0});
 }
 
-bool TapOp::isRowOperand(OpOperand &) { return true; }
+bool TapOp::isRowOperand(OpOperand &operand) {
+  return operand.get() != getCount();
+}
 
 namespace {
 /// Where taps go: nothing else reads it, and nothing may drop them.

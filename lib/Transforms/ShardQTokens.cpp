@@ -491,7 +491,7 @@ void FunctionRewriter::cloneOnMyRows(Operation *indexOp,
     inBranch.map(result, local);
     for (Operation *user : result.getUsers())
       if (auto tap = dyn_cast<TapOp>(user))
-        TapOp::create(builder, tap.getLoc(), tap.getNameAttr(), local,
+        TapOp::create(builder, tap.getLoc(), tap.getName(), local,
                       getStep(candidate).mine);
   }
 }

@@ -58,6 +58,12 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_rt_wait);
   ADD(shardq_rt_ok);
   ADD(shardq_rt_tap);
+  ADD(shardq_rt_tap_counted);
+  ADD(shardq_rt_device);
+  ADD(shardq_rt_multiprocessors);
+  ADD(shardq_rt_alloc);
+  ADD(shardq_rt_free);
+  ADD(shardq_rt_launch);
   ADD(shardq_count_decode_rows);
   ADD(shardq_zigzag_split);
   ADD(shardq_split_gate);
@@ -112,13 +118,24 @@ Program::compile(ModuleOp module, StringRef entry,
 
   OwningOpRef<ModuleOp> lowered = module.clone();
   PassManager manager(module.getContext());
-  ShardQToCPUOptions pipelineOptions;
-  pipelineOptions.maxTokens = options.maxTokens;
-  pipelineOptions.maxRequests = options.maxRequests;
-  pipelineOptions.slots = options.slots;
-  buildShardQToCPUPipeline(manager, pipelineOptions);
+  bool forGpu = options.target == Target::CUDA;
+  if (forGpu) {
+    ShardQToNVVMOptions pipelineOptions;
+    pipelineOptions.arch = options.arch;
+    pipelineOptions.maxTokens = options.maxTokens;
+    pipelineOptions.maxRequests = options.maxRequests;
+    pipelineOptions.slots = options.slots;
+    buildShardQToNVVMPipeline(manager, pipelineOptions);
+  } else {
+    ShardQToCPUOptions pipelineOptions;
+    pipelineOptions.maxTokens = options.maxTokens;
+    pipelineOptions.maxRequests = options.maxRequests;
+    pipelineOptions.slots = options.slots;
+    buildShardQToCPUPipeline(manager, pipelineOptions);
+  }
   if (failed(manager.run(*lowered)))
-    return makeError("the program could not be lowered to this CPU");
+    return makeError("the program could not be lowered to " +
+                     llvm::Twine(forGpu ? options.arch : "this CPU"));
 
   std::string name = "_mlir_ciface_" + entry.str();
   auto function = lowered->lookupSymbol<LLVM::LLVMFuncOp>(name);
@@ -126,7 +143,10 @@ Program::compile(ModuleOp module, StringRef entry,
     return makeError("the lowered program has no @" + llvm::Twine(name));
   // Leading context, then the arguments; anything more is the result pointer.
   unsigned extra = function.getNumArguments() - original.getNumArguments();
-  if (extra != 1 && extra != 2)
+  // On a GPU results are arguments.
+  if (forGpu)
+    extra -= original.getNumResults();
+  if (extra != 1 && (forGpu || extra != 2))
     return makeError("@" + llvm::Twine(name) + " has " +
                      llvm::Twine(function.getNumArguments()) + " arguments");
   program->hasResultPointer = extra == 2;
@@ -168,6 +188,15 @@ Program::compile(ModuleOp module, StringRef entry,
       return getPlan.takeError();
     program->plan = *reinterpret_cast<const shardq_plan *(*)()>(*getPlan)();
   }
+  if (forGpu) {
+    auto getImage = program->engine->lookup("shardq_module_image");
+    if (!getImage)
+      return getImage.takeError();
+    program->image =
+        reinterpret_cast<const shardq_gpu_image *(*)()>(*getImage)();
+    if (!program->image)
+      return makeError("the program has no kernel");
+  }
   return program;
 }
 
@@ -179,10 +208,11 @@ Program::compile(ModuleOp module, StringRef entry,
 // words of eight bytes.
 static constexpr int64_t kDescriptorHead = 3;
 
-static std::vector<int64_t> makeDescriptor(const Array &array) {
+static std::vector<int64_t> makeDescriptor(const Array &array,
+                                           uint64_t address) {
   size_t rank = array.shape.size();
   std::vector<int64_t> words(kDescriptorHead + 2 * rank);
-  words[0] = words[1] = reinterpret_cast<intptr_t>(array.data.get());
+  words[0] = words[1] = static_cast<int64_t>(address);
   llvm::copy(array.shape, words.begin() + kDescriptorHead);
   int64_t stride = 1;
   for (size_t d = rank; d-- > 0;) {
@@ -243,7 +273,8 @@ llvm::Error Program::call(shardq_context *context, ArrayRef<Array> arguments,
       values.push_back(array.data.get());
       continue;
     }
-    descriptors.push_back(makeDescriptor(array));
+    descriptors.push_back(makeDescriptor(
+        array, reinterpret_cast<uintptr_t>(array.data.get())));
     pointers[i] = descriptors.back().data();
     values.push_back(&pointers[i]);
   }
@@ -284,5 +315,30 @@ llvm::Error Program::call(shardq_context *context, ArrayRef<Array> arguments,
       if (keep.insert(allocated).second)
         std::free(allocated);
     }
+  return llvm::Error::success();
+}
+
+llvm::Error Program::enqueue(shardq_context *context, void *stream,
+                             ArrayRef<DeviceValue> arguments,
+                             ArrayRef<DeviceValue> results) const {
+  std::vector<std::vector<int64_t>> descriptors;
+  std::vector<void *> pointers(arguments.size() + results.size()), values;
+  values.push_back(&context);
+  auto pass = [&](const DeviceValue &value, Type type, void *&pointer) {
+    if (!isa<RankedTensorType>(type)) {
+      values.push_back(value.array.data.get());
+      return;
+    }
+    descriptors.push_back(makeDescriptor(value.array, value.address));
+    pointer = descriptors.back().data();
+    values.push_back(&pointer);
+  };
+  for (auto [i, value] : llvm::enumerate(arguments))
+    pass(value, argumentTypes[i], pointers[i]);
+  for (auto [i, value] : llvm::enumerate(results))
+    pass(value, resultTypes[i], pointers[arguments.size() + i]);
+  shardq_rt_begin(context, stream);
+  function(values.data());
+  shardq_rt_end(context);
   return llvm::Error::success();
 }

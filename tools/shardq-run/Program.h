@@ -10,7 +10,12 @@
 
 namespace mlir::shardq::run {
 
+enum class Target { CPU, CUDA };
+
 struct CompileOptions {
+  Target target = Target::CPU;
+  /// The card, for Target::CUDA.
+  std::string arch = "sm_90a";
   /// Sizes of the exchange buffers.
   int64_t maxTokens = 0;
   int64_t maxRequests = 0;
@@ -33,6 +38,22 @@ public:
   llvm::Error call(shardq_context *context, llvm::ArrayRef<Array> arguments,
                    std::vector<Array> &results) const;
 
+  /// The same on a GPU: enqueues the entry on the stream. A tensor is the
+  /// address of its elements on the device and its shape; a number is in an
+  /// array. Results are given, too.
+  struct DeviceValue {
+    uint64_t address = 0;
+    Array array; // the shape, and the data of a number
+  };
+  llvm::Error enqueue(shardq_context *context, void *stream,
+                      llvm::ArrayRef<DeviceValue> arguments,
+                      llvm::ArrayRef<DeviceValue> results) const;
+
+  bool isForGpu() const { return image != nullptr; }
+  /// The kernels; null for a CPU.
+  const shardq_gpu_image *getImage() const { return image; }
+  llvm::ArrayRef<Type> getResultTypes() const { return resultTypes; }
+
   /// What shardq_comm_create wants to know.
   const shardq_plan *getPlan() const { return &plan; }
 
@@ -43,6 +64,7 @@ private:
   bool hasResultPointer = false;
   std::vector<Type> argumentTypes, resultTypes;
   shardq_plan plan = {};
+  const shardq_gpu_image *image = nullptr;
 };
 
 } // namespace mlir::shardq::run

@@ -1,6 +1,7 @@
 //===- Ranks.cpp - A program on rank processes ----------------------------===//
 
 #include "Ranks.h"
+#include "Gpu.h"
 #include "Inputs.h"
 #include "Wire.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -72,6 +73,120 @@ static std::string compareRuns(ArrayRef<Array> first, ArrayRef<Array> now,
 /// For what the runtime has to say about an error.
 static constexpr size_t kMessageBytes = 1024;
 
+/// Trials of a timing, of which the median counts.
+static constexpr int kTrials = 7;
+
+namespace {
+/// One rank's program on its GPU: arguments are uploaded once, results are
+/// poisoned before each run.
+class GpuRank {
+public:
+  GpuRank(const Program &program, Gpu &gpu) : program(program), gpu(gpu) {}
+
+  llvm::Error prepare(ArrayRef<Array> locals, int64_t numRows);
+  llvm::Error run(shardq_context *context, std::vector<Array> &outputs,
+                  bool replay);
+  llvm::Error capture(shardq_context *context);
+  llvm::Error time(int64_t replays, std::vector<double> &microseconds);
+
+private:
+  const Program &program;
+  Gpu &gpu;
+  std::vector<Program::DeviceValue> arguments, results;
+};
+} // namespace
+
+llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
+  for (const Array &local : locals) {
+    Program::DeviceValue value;
+    value.array = local;
+    llvm::Expected<uint64_t> address = gpu.allocate(local.getNumBytes());
+    if (!address)
+      return address.takeError();
+    value.address = *address;
+    if (llvm::Error error = gpu.upload(value.address, local))
+      return error;
+    arguments.push_back(std::move(value));
+  }
+  for (auto [i, type] : llvm::enumerate(program.getResultTypes())) {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<int64_t> shape(tensor.getShape());
+    for (auto [dim, size] : llvm::enumerate(shape)) {
+      if (!ShapedType::isDynamic(size))
+        continue;
+      if (dim != 0)
+        return makeError("result %zu leaves dimension %zu open: its size "
+                         "cannot be told before the run",
+                         size_t(i), size_t(dim));
+      size = numRows;
+    }
+    Program::DeviceValue value;
+    llvm::Expected<Array> array = allocateArray(
+        *getElement(type), shape, "result " + llvm::Twine(i));
+    if (!array)
+      return array.takeError();
+    value.array = *array;
+    llvm::Expected<uint64_t> address = gpu.allocate(array->getNumBytes());
+    if (!address)
+      return address.takeError();
+    value.address = *address;
+    results.push_back(std::move(value));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error GpuRank::run(shardq_context *context, std::vector<Array> &outputs,
+                         bool replay) {
+  for (const Program::DeviceValue &result : results)
+    if (llvm::Error error =
+            gpu.fill(result.address, 0xff, result.array.getNumBytes()))
+      return error;
+  llvm::Error started =
+      replay ? gpu.replay()
+             : program.enqueue(context, gpu.getStream(), arguments, results);
+  if (started)
+    return started;
+  if (llvm::Error error = gpu.synchronize())
+    return error;
+  for (auto [i, result] : llvm::enumerate(results)) {
+    llvm::Expected<Array> copy =
+        allocateArray(result.array.element, result.array.shape, "a result");
+    if (!copy)
+      return copy.takeError();
+    if (llvm::Error error = gpu.download(*copy, result.address))
+      return error;
+    outputs.push_back(std::move(*copy));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error GpuRank::capture(shardq_context *context) {
+  return gpu.capture([&] {
+    return program.enqueue(context, gpu.getStream(), arguments, results);
+  });
+}
+
+llvm::Error GpuRank::time(int64_t replays, std::vector<double> &microseconds) {
+  // The exchanges hold ranks together; without any, they need not be.
+  for (int trial = -1; trial < kTrials; ++trial) {
+    if (llvm::Error error = gpu.mark(0))
+      return error;
+    for (int64_t i = 0; i < replays; ++i)
+      if (llvm::Error error = gpu.replay())
+        return error;
+    if (llvm::Error error = gpu.mark(1))
+      return error;
+    if (llvm::Error error = gpu.synchronize())
+      return error;
+    llvm::Expected<double> total = gpu.getMicroseconds(0, 1);
+    if (!total)
+      return total.takeError();
+    if (trial >= 0)
+      microseconds.push_back(*total / double(replays));
+  }
+  return llvm::Error::success();
+}
+
 /// Everything that a rank does; the return value is why it failed.
 static std::string runRank(const Program &program, const Signature &signature,
                            ArrayRef<Array> arguments, int64_t rank,
@@ -104,6 +219,20 @@ static std::string runRank(const Program &program, const Signature &signature,
   commOptions.deadline_ms =
       std::max<int64_t>(int64_t(options.timeoutSeconds * 800), 100);
   commOptions.rendezvous_deadline_ms = commOptions.deadline_ms;
+  std::unique_ptr<Gpu> gpu;
+  std::optional<GpuRank> onGpu;
+  if (program.isForGpu()) {
+    commOptions.memory = SHARDQ_MEMORY_CUDA;
+    commOptions.cuda_device = int32_t(rank / options.ranksPerGpu);
+    llvm::Expected<std::unique_ptr<Gpu>> opened =
+        Gpu::open(commOptions.cuda_device);
+    if (!opened)
+      return llvm::toString(opened.takeError());
+    gpu = std::move(*opened);
+    onGpu.emplace(program, *gpu);
+    if (llvm::Error error = onGpu->prepare(locals, options.numRows))
+      return llvm::toString(std::move(error));
+  }
   shardq_comm *comm = nullptr;
   shardq_status status =
       shardq_comm_create(&commOptions, &comm, message, sizeof(message));
@@ -111,15 +240,26 @@ static std::string runRank(const Program &program, const Signature &signature,
   if (status != SHARDQ_OK)
     return std::string(shardq_status_name(status)) + ": " + message;
 
+  if (onGpu && shardq_comm_load(comm, program.getImage(), message,
+                                sizeof(message)) != SHARDQ_OK) {
+    shardq_comm_abort(comm);
+    shardq_comm_destroy(comm);
+    return message;
+  }
+
   auto start = Clock::now();
   int64_t slots = program.getPlan()->slots;
+  bool captured = false;
   auto runOnce = [&](int64_t i) -> std::string {
     shardq_context *context = shardq_comm_context(comm, int32_t(i % slots));
     if (options.recordTaps)
       shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
                              &outcome.taps);
     std::vector<Array> results;
-    if (llvm::Error error = program.call(context, locals, results))
+    llvm::Error error =
+        onGpu ? onGpu->run(context, results, /*replay=*/captured)
+              : program.call(context, locals, results);
+    if (error)
       return llvm::toString(std::move(error));
     char text[kMessageBytes];
     shardq_status after = shardq_context_status(context, text, sizeof(text));
@@ -132,6 +272,17 @@ static std::string runRank(const Program &program, const Signature &signature,
   };
   // The first run says what the others have to give.
   std::string failure = runOnce(0);
+  if (onGpu && (options.graph || options.benchReplays) && failure.empty()) {
+    // Observers read back, which no captured stream can.
+    shardq_context_set_tap(shardq_comm_context(comm, 0), nullptr, nullptr);
+    if (llvm::Error error = onGpu->capture(shardq_comm_context(comm, 0)))
+      failure = llvm::toString(std::move(error));
+    captured = failure.empty();
+  }
+  if (captured && options.benchReplays)
+    if (llvm::Error error =
+            onGpu->time(options.benchReplays, outcome.microseconds))
+      failure = llvm::toString(std::move(error));
   if (options.concurrent && failure.empty()) {
     // A thread for each slot: exchanges of different slots are in flight
     // together, in an order that differs between ranks.
@@ -172,6 +323,9 @@ static void send(int descriptor, const RankOutcome &outcome) {
     writer.putList<int64_t>(array.shape);
     writer.put(StringRef(array.data.get(), array.getNumBytes()));
   }
+  writer.put(int64_t(outcome.microseconds.size()));
+  for (double time : outcome.microseconds)
+    writer.put(int64_t(time * 1e3));
   writer.put(int64_t(outcome.taps.size()));
   for (const TapRecord &tap : outcome.taps) {
     writer.put(StringRef(tap.name));
@@ -222,6 +376,8 @@ static RankOutcome receive(int descriptor) {
     std::memcpy(array->data.get(), data.data(), data.size());
     outcome.results.push_back(std::move(*array));
   }
+  for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i)
+    outcome.microseconds.push_back(double(reader.takeInt()) * 1e-3);
   for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i) {
     TapRecord tap;
     tap.name = reader.takeText().str();

@@ -26,6 +26,8 @@ struct RankOutcome {
   std::vector<Array> results;
   std::vector<TapRecord> taps;
   double seconds = 0; // of the calls
+  /// On a GPU, of one call in a replayed graph, by trial.
+  std::vector<double> microseconds;
 };
 
 struct RunOptions {
@@ -34,6 +36,16 @@ struct RunOptions {
   /// The runs behind the first in a thread for each slot.
   bool concurrent = false;
   bool recordTaps = false;
+
+  /// On GPUs: rank r runs on device r / ranksPerGpu.
+  int64_t ranksPerGpu = 1;
+  /// Runs behind the first replay a captured graph.
+  bool graph = false;
+  /// Times replays of a graph of the program: 7 trials of `benchReplays`, 0 for
+  /// none.
+  int64_t benchReplays = 0;
+  /// Rows of the step, which results with an open number of rows have.
+  int64_t numRows = 0;
 };
 
 struct RunOutcome {

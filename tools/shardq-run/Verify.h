@@ -64,6 +64,14 @@ double compareResult(const Array &computed, const ReferenceValue &reference,
                      const llvm::Twine &what,
                      std::vector<std::string> &problems);
 
+/// The same for attention whose weights are rounded to 16 bits before they
+/// meet the values, as matrix units take them: a row's error, relative to the
+/// row, is at most 2.5e-3. The largest one.
+double compareRoundedRows(const Array &computed,
+                          const ReferenceValue &reference,
+                          const llvm::Twine &what,
+                          std::vector<std::string> &problems);
+
 /// Runs both programs and the reference. An error where that cannot be done
 /// for this program; what does not agree is in the report.
 llvm::Expected<VerifyReport> verify(ModuleOp module, const Signature &signature,

@@ -14,6 +14,7 @@
 #include "shardq/Pipelines/Register.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
@@ -108,6 +109,24 @@ struct Flags {
   cl::opt<int64_t> repeat{
       "repeat", cl::value_desc("M"), cl::init(1), cl::cat(category),
       cl::desc("Run M times, one slot after the other; results must be equal")};
+  cl::opt<Target> target{
+      "target", cl::cat(category), cl::init(Target::CPU),
+      cl::desc("Where ranks run"),
+      cl::values(clEnumValN(Target::CPU, "cpu", "processes of this CPU"),
+                 clEnumValN(Target::CUDA, "cuda", "processes with a GPU"))};
+  cl::opt<std::string> arch{"arch", cl::value_desc("sm_90a"),
+                            cl::init("sm_90a"), cl::cat(category),
+                            cl::desc("The card, for --target=cuda")};
+  cl::opt<int64_t> ranksPerGpu{
+      "ranks-per-gpu", cl::value_desc("N"), cl::init(1), cl::cat(category),
+      cl::desc("Ranks that share a GPU (default 1)")};
+  cl::opt<bool> graph{
+      "graph", cl::cat(category),
+      cl::desc("With --target=cuda and --repeat: replay a captured graph")};
+  cl::opt<int64_t> bench{
+      "bench", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("With --target=cuda: time N replays of a captured graph, 7 "
+               "trials")};
   cl::opt<int64_t> maxTokens{
       "max-tokens", cl::value_desc("N"), cl::init(0), cl::cat(category),
       cl::desc("Rows that exchange buffers hold (default: the step's)")};
@@ -181,6 +200,16 @@ static llvm::Error writeResults(StringRef directory, ArrayRef<Array> results) {
   return llvm::Error::success();
 }
 
+/// The median over trials of the slowest rank's time.
+static double getMedianOfSlowest(const RunOutcome &outcome) {
+  std::vector<double> slowest = outcome.ranks.front().microseconds;
+  for (const RankOutcome &rank : outcome.ranks)
+    for (auto [most, time] : llvm::zip_equal(slowest, rank.microseconds))
+      most = std::max(most, time);
+  llvm::sort(slowest);
+  return slowest[slowest.size() / 2];
+}
+
 static int runPlain(ModuleOp module, const Signature &signature,
                     const Inputs &inputs, const VerifyOptions &options,
                     StringRef outputDir, Progress &progress) {
@@ -216,6 +245,10 @@ static int runPlain(ModuleOp module, const Signature &signature,
   for (auto [i, result] : llvm::enumerate(*results))
     llvm::outs() << "; result " << i << " " << describe(result);
   llvm::outs() << '\n';
+  if (!outcome->ranks.front().microseconds.empty())
+    llvm::outs() << "one call in a graph: "
+                 << llvm::format("%.2f", getMedianOfSlowest(*outcome))
+                 << " us (median of trials, slowest rank)\n";
   return kOk;
 }
 
@@ -250,6 +283,13 @@ static int runTool(const Flags &flags) {
     return reportBadInput("give --pipeline or --shard-q-tokens, not both");
   if (!flags.report.empty() && !flags.verify)
     return reportBadInput("--report needs --verify");
+  if (flags.ranksPerGpu < 1 || flags.bench < 0)
+    return reportBadInput(
+        "--ranks-per-gpu must be positive, --bench cannot be negative");
+  if (flags.target == Target::CPU && (flags.graph || flags.bench))
+    return reportBadInput("--graph and --bench need --target=cuda");
+  if (flags.target == Target::CUDA && flags.concurrent)
+    return reportBadInput("--concurrent needs --target=cpu");
   if (flags.minTokens < 0 || flags.maxTokens < 0 || flags.maxRequests < 0)
     return reportBadInput(
         "--min-tokens, --max-tokens and --max-requests cannot be negative");
@@ -315,6 +355,12 @@ static int runTool(const Flags &flags) {
       flags.maxRequests ? int64_t(flags.maxRequests)
                         : std::max<int64_t>(inputs->step.getNumRequests(), 1);
   options.compile.slots = flags.slots;
+  options.compile.target = flags.target;
+  options.compile.arch = flags.arch;
+  options.run.ranksPerGpu = flags.ranksPerGpu;
+  options.run.graph = flags.graph;
+  options.run.benchReplays = flags.bench;
+  options.run.numRows = inputs->step.getNumRows();
   options.run.timeoutSeconds = flags.timeout;
   options.run.repeat = flags.repeat;
   options.run.concurrent = flags.concurrent;

@@ -297,6 +297,7 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
 }
 
 def ShardQ_TapOp : ShardQ_Op<"tap", [
+    AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<ShardQ_RowWiseOpInterface>]> {
   let summary = "hands a value to an observer of the program";
@@ -304,7 +305,9 @@ def ShardQ_TapOp : ShardQ_Op<"tap", [
     Gives the runtime's tap callback the value under a name, and where `rows` is given the
     step row of each row of the value; nothing happens without a callback. No other op
     depends on it. `shardq-run --verify` puts taps on top-k indices, `--shard-q-tokens`
-    keeps them (with the rows they then hold).
+    keeps them (with the rows they then hold). `count` is where the device keeps how many
+    rows hold a value, -1 for no value at all; the host code of the GPU target, which does
+    not know it, has it.
 
     ```mlir
     func.func @observe(%topk: tensor<?x2048xi32>) {
@@ -316,13 +319,19 @@ def ShardQ_TapOp : ShardQ_Op<"tap", [
     **Constraints:**
     - the name is not empty
     - `value` and `rows` agree in rows
+    - `count` has one entry, and goes with buffers
   }];
   let arguments = (ins StrAttr:$name,
                        ShardQ_Shaped<[BF16, F16, F32, I32, I64], [1, 2, 3]>:$value,
-                       Optional<ShardQ_IntVector>:$rows);
+                       Optional<ShardQ_IntVector>:$rows,
+                       Optional<MemRefRankOf<[I64], [1]>>:$count);
   let assemblyFormat = [{
-    $name $value (`rows` `(` $rows^ `:` type($rows) `)`)? attr-dict `:` type($value)
+    $name $value (`rows` `(` $rows^ `:` type($rows) `)`)? (`count` `(` $count^ `:` type($count) `)`)?
+    attr-dict `:` type($value)
   }];
+  let builders = [OpBuilder<(ins "StringRef":$name, "Value":$value, "Value":$rows), [{
+    build($_builder, $_state, $_builder.getStringAttr(name), value, rows, Value());
+  }]>];
   let hasVerifier = 1;
 }
 

@@ -480,7 +480,47 @@ LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
 /// Where a value is looked at from the host, the device says how many rows of
 /// it there are: -1 where the branch was not taken.
 LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
-  return op.emitOpError("cannot look at values of the GPU target yet");
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  if (!predicate && !values.isDevice(op.getValue()) &&
+      (!op.getRows() || !values.isDevice(op.getRows())))
+    return success();
+  auto getWhole = [&](Value view) {
+    while (view && values.isDevice(view)) {
+      Operation *maker = view.getDefiningOp();
+      auto slice = dyn_cast<memref::SubViewOp>(maker);
+      bool fromStart =
+          slice && llvm::all_of(slice.getStaticOffsets(),
+                                [](int64_t offset) { return offset == 0; });
+      view = fromStart || isa<memref::CastOp>(maker) ? maker->getOperand(0)
+                                                     : Value();
+    }
+    return view;
+  };
+  Value value = getWhole(op.getValue());
+  Value rows = op.getRows() ? getWhole(op.getRows()) : Value();
+  if (!value || (op.getRows() && !rows))
+    return op.emitOpError("looks at a value whose place only the device knows");
+  Value count = memref::AllocOp::create(b, loc,
+                                        MemRefType::get({1}, b.getI64Type()));
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  auto store = [&](Value taken, Value number, Value condition) {
+    SmallVector<Value> operands{number};
+    launch(op, taken ? "shardq_tap_count" : "shardq_tap_none", KernelShape(),
+           one, operands, condition, [&](KernelBuilder &k, ValueRange args) {
+             k.when(k.equal(k.thread(), k.index(0)), [&] {
+               k.store(k.fromIndex(args[0], k.getI64Type()), count, k.index(0));
+             });
+           });
+  };
+  store(Value(), arith::ConstantIndexOp::create(b, loc, -1), Value());
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value number = memref::DimOp::create(b, loc, op.getValue(), zero);
+  store(number, number, predicate);
+  auto tap = TapOp::create(b, loc, op.getName(), value, rows);
+  tap.getCountMutable().assign(count);
+  op.erase();
+  return success();
 }
 
 LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {

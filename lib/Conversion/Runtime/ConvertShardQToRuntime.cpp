@@ -547,11 +547,12 @@ void RuntimeLowering::lower(TapOp op) {
   Value rows = LLVM::ZeroOp::create(b, pointer);
   if (op.getRows())
     rows = getPointer(toContiguous(op.getRows()));
-  call("shardq_rt_tap", {},
+  Value count = op.getCount() ? getPointer(op.getCount())
+                              : toI64(metadata.getSizes()[0]);
+  call(op.getCount() ? "shardq_rt_tap_counted" : "shardq_rt_tap", {},
        {getContext(op), emitString(op.getName()),
         constant(i32, type.getElementTypeBitWidth() / 8), constant(i32, rank),
-        getPointer(op.getValue()), sizes, strides, rows,
-        toI64(metadata.getSizes()[0])});
+        getPointer(op.getValue()), sizes, strides, rows, count});
 }
 
 /// The module's own symbols do not hide the runtime's.
