@@ -189,8 +189,10 @@ inline constexpr int kJitErrorLogBytes = 6;
 // clang-format on
 
 struct Driver {
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration takes none.
 #define SHARDQ_CUDA_MEMBER(NAME, SYMBOL, PARAMETERS)                           \
   Result(*NAME) PARAMETERS = nullptr;
+  // NOLINTEND(bugprone-macro-parentheses)
   SHARDQ_CUDA_FUNCTIONS(SHARDQ_CUDA_MEMBER)
   SHARDQ_CUDA_OPTIONAL_FUNCTIONS(SHARDQ_CUDA_MEMBER)
 #undef SHARDQ_CUDA_MEMBER

@@ -78,10 +78,10 @@ public:
   Outcome mapPeers(const std::vector<Descriptor> &theirs);
 
   /// Makes a range that ranks of this process share.
-  Outcome reserve(std::shared_ptr<AddressRange> &range);
+  Outcome reserve(std::shared_ptr<AddressRange> &fresh);
   /// Puts this rank's heap into a range that ranks of this process share, for
   /// the devices of all of them.
-  Outcome mapShared(std::shared_ptr<AddressRange> range,
+  Outcome mapShared(std::shared_ptr<AddressRange> shared,
                     const std::vector<int> &ordinals);
 
   /// Clears this rank's flags and epochs, and writes the slots' contexts.

@@ -16,13 +16,14 @@
 /// The state behind the C handle.
 struct shardq_comm {
 public:
-  static shardq::Outcome create(const shardq_comm_options &options,
+  /// `given` may be shorter or longer than this library's options.
+  static shardq::Outcome create(const shardq_comm_options &given,
                                 std::unique_ptr<shardq_comm> &comm);
   ~shardq_comm();
 
-  /// Records the group's first error and tells all ranks. `detail` is text that
-  /// only this rank knows. Any thread.
-  void fail(const shardq::Failure &failure, std::string detail = {});
+  /// Records the group's first error and tells all ranks. `text` is what only
+  /// this rank knows. Any thread.
+  void fail(const shardq::Failure &failure, std::string text = {});
 
   /// Whether this rank, a kernel of it or any other rank has failed. Cheap. Any
   /// thread.

@@ -176,7 +176,7 @@ static bool receiveGreeting(int fd, Greeting &greeting, size_t expected,
 
 Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
                             const Descriptor &listener,
-                            const std::vector<int> &heaps,
+                            const std::vector<int> &offer,
                             const Deadline &deadline,
                             std::vector<Descriptor> &sockets,
                             std::vector<Offer> &theirs) {
@@ -193,7 +193,7 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
             connectTo(peer, nonces[index], deadline, sockets[index]);
         outcome.failed())
       return outcome;
-    if (Outcome outcome = sendGreeting(sockets[index].get(), mine, heaps, peer);
+    if (Outcome outcome = sendGreeting(sockets[index].get(), mine, offer, peer);
         outcome.failed())
       return outcome;
   }
@@ -212,20 +212,20 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
       continue;
     // Strangers are dropped, not an error: they could be anybody's.
     Greeting greeting{};
-    Offer offer;
+    Offer taken;
     if (!awaitReady(socket.get(), POLLIN, deadline) ||
-        !receiveGreeting(socket.get(), greeting, heaps.size(), offer) ||
+        !receiveGreeting(socket.get(), greeting, offer.size(), taken) ||
         greeting.rank <= rank || greeting.rank >= world)
       continue;
     size_t index = static_cast<size_t>(greeting.rank);
     if (greeting.nonce != nonces[index] || sockets[index])
       continue;
     if (Outcome outcome =
-            sendGreeting(socket.get(), mine, heaps, greeting.rank);
+            sendGreeting(socket.get(), mine, offer, greeting.rank);
         outcome.failed())
       return outcome;
     sockets[index] = std::move(socket);
-    theirs[index] = std::move(offer);
+    theirs[index] = std::move(taken);
     --missing;
   }
 
@@ -235,7 +235,7 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
     if (!awaitReady(sockets[index].get(), POLLIN, deadline))
       return failure(SHARDQ_ABSENT, "rank %d did not send its heap to rank %d",
                      peer, rank);
-    if (!receiveGreeting(sockets[index].get(), greeting, heaps.size(),
+    if (!receiveGreeting(sockets[index].get(), greeting, offer.size(),
                          theirs[index]) ||
         greeting.rank != peer || greeting.nonce != nonces[index])
       return failure(SHARDQ_BOOTSTRAP,

@@ -32,7 +32,7 @@ using Offer = std::vector<Descriptor>;
 /// Connects to all other ranks and swaps descriptors with them. `nonces` are
 /// those of all ranks. Entry `rank` of both results stays empty.
 Outcome connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
-                    const Descriptor &listener, const std::vector<int> &mine,
+                    const Descriptor &listener, const std::vector<int> &offer,
                     const Deadline &deadline, std::vector<Descriptor> &sockets,
                     std::vector<Offer> &theirs);
 

@@ -10,7 +10,7 @@ namespace shardq {
 
 namespace cuda {
 class Gpu;
-}
+} // namespace cuda
 
 /// What a rank says about itself. Compared between all ranks; all of one size,
 /// whatever the versions, up to and including `protocol`.

@@ -4,6 +4,7 @@
  */
 
 #include "shardq/runtime.h"
+#include "shardq/tensor.h"
 
 int shardqHeaderTestAbi(void) {
   shardq_plan plan = {0};

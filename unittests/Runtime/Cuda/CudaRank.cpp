@@ -52,9 +52,10 @@ static const GraphDriver &graphDriver() {
 
 // In the order of TestKernel.
 static constexpr shardq_gpu_kernel kKernels[] = {
-    {"test_counts", 32, 0}, {"test_push", 128, 0},   {"test_signal", 64, 0},
-    {"test_wait", 64, 0},   {"test_verify", 128, 0}, {"test_next", 1, 0},
-    {"test_clean", 256, 0}, {"test_admit", 32, 1024}};
+    {"shardq_test_counts", 32, 0},  {"shardq_test_push", 128, 0},
+    {"shardq_test_signal", 64, 0},  {"shardq_test_wait", 64, 0},
+    {"shardq_test_verify", 128, 0}, {"shardq_test_next", 1, 0},
+    {"shardq_test_clean", 256, 0},  {"shardq_test_admit", 32, 1024}};
 
 const shardq_gpu_image shardq::test::kTestImage = {
     sizeof(shardq_gpu_image),
@@ -113,7 +114,7 @@ CudaRank::CudaRank(shardq_comm *comm, const TestPlan &plan, int32_t slot)
   Module module = nullptr;
   EXPECT_EQ(driver.loadModule(&module, kTestPtx, 0, nullptr, nullptr),
             kSuccess);
-  EXPECT_EQ(driver.getFunction(&clean, module, "test_clean"), kSuccess);
+  EXPECT_EQ(driver.getFunction(&clean, module, "shardq_test_clean"), kSuccess);
   if (driver.loadFunction)
     EXPECT_EQ(driver.loadFunction(clean), kSuccess);
   EXPECT_TRUE(synchronize());

@@ -281,9 +281,9 @@ TEST_F(CudaAlone, ImagesThatCannotBeLoaded) {
   EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_INVALID);
   EXPECT_NE(std::string(text).find("no_such_kernel"), std::string::npos)
       << text;
-  unknown = {"test_next", 32, 1 << 30};
+  unknown = {"shardq_test_next", 32, 1 << 30};
   EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_SYSTEM);
-  unknown = {"test_next", 0, 0};
+  unknown = {"shardq_test_next", 0, 0};
   EXPECT_EQ(shardq_comm_load(comm, &image, text, sizeof(text)), SHARDQ_INVALID);
   // None of it is the group's business.
   EXPECT_EQ(status(), SHARDQ_OK);

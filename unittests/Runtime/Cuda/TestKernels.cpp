@@ -16,9 +16,10 @@ using namespace shardq::device;
 using namespace shardq::test;
 
 /// Row counts of the round: what this rank pushes, and what it will find.
-SHARDQ_TEST_KERNEL void test_counts(const DeviceContext *context,
-                                    const uint64_t *round, int64_t maxRows,
-                                    int64_t *sent, int64_t *expected) {
+SHARDQ_TEST_KERNEL void shardq_test_counts(const DeviceContext *context,
+                                           const uint64_t *round,
+                                           int64_t maxRows, int64_t *sent,
+                                           int64_t *expected) {
   for (int64_t peer = threadIndex(); peer < context->world;
        peer += blockThreads()) {
     sent[peer] = rowsBetween(*round, context->rank, peer, maxRows);
@@ -28,9 +29,10 @@ SHARDQ_TEST_KERNEL void test_counts(const DeviceContext *context,
 
 /// Pushes this rank's rows into its block of every inbox; a block for each
 /// peer.
-SHARDQ_TEST_KERNEL void test_push(const DeviceContext *context, int32_t channel,
-                                  int32_t operation, const uint64_t *round,
-                                  int64_t maxRows, const int64_t *sent) {
+SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
+                                         int32_t channel, int32_t operation,
+                                         const uint64_t *round, int64_t maxRows,
+                                         const int64_t *sent) {
   if (!shardq_device_ok(context) ||
       !shardq_device_admit(context, channel, operation,
                            context->world * maxRows, kRowBytes))
@@ -48,26 +50,26 @@ SHARDQ_TEST_KERNEL void test_push(const DeviceContext *context, int32_t channel,
   }
 }
 
-SHARDQ_TEST_KERNEL void test_signal(const DeviceContext *context,
-                                    int32_t channel, int32_t operation,
-                                    int64_t first, int64_t stride, int64_t size,
-                                    const int64_t *rows) {
+SHARDQ_TEST_KERNEL void shardq_test_signal(const DeviceContext *context,
+                                           int32_t channel, int32_t operation,
+                                           int64_t first, int64_t stride,
+                                           int64_t size, const int64_t *rows) {
   shardq_device_signal(context, channel, operation, first, stride, size, rows);
 }
 
-SHARDQ_TEST_KERNEL void test_wait(const DeviceContext *context, int32_t channel,
-                                  int32_t operation, int64_t first,
-                                  int64_t stride, int64_t size,
-                                  const int64_t *rows) {
+SHARDQ_TEST_KERNEL void shardq_test_wait(const DeviceContext *context,
+                                         int32_t channel, int32_t operation,
+                                         int64_t first, int64_t stride,
+                                         int64_t size, const int64_t *rows) {
   shardq_device_wait(context, channel, operation, first, stride, size, rows);
 }
 
 /// Counts words of the inbox that are not what the peers should have pushed; a
 /// block for each peer.
-SHARDQ_TEST_KERNEL void test_verify(const DeviceContext *context,
-                                    int32_t channel, const uint64_t *round,
-                                    int64_t maxRows, const int64_t *expected,
-                                    uint64_t *wrong) {
+SHARDQ_TEST_KERNEL void
+shardq_test_verify(const DeviceContext *context, int32_t channel,
+                   const uint64_t *round, int64_t maxRows,
+                   const int64_t *expected, uint64_t *wrong) {
   if (!shardq_device_ok(context))
     return;
   char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 1));
@@ -84,11 +86,11 @@ SHARDQ_TEST_KERNEL void test_verify(const DeviceContext *context,
 }
 
 /// Begins the next round. One thread.
-SHARDQ_TEST_KERNEL void test_next(uint64_t *round) { *round += 1; }
+SHARDQ_TEST_KERNEL void shardq_test_next(uint64_t *round) { *round += 1; }
 
 /// Counts bytes of the current inbox that are not poison. One block.
-SHARDQ_TEST_KERNEL void test_clean(const DeviceContext *context,
-                                   int32_t channel, uint64_t *clean) {
+SHARDQ_TEST_KERNEL void shardq_test_clean(const DeviceContext *context,
+                                          int32_t channel, uint64_t *clean) {
   const char *inbox =
       static_cast<char *>(shardq_device_inbox(context, channel, 1));
   for (uint64_t i = threadIndex(); i < context->channels[channel].bytes;
@@ -99,10 +101,10 @@ SHARDQ_TEST_KERNEL void test_clean(const DeviceContext *context,
 }
 
 /// Asks whether rows fit. Any blocks.
-SHARDQ_TEST_KERNEL void test_admit(const DeviceContext *context,
-                                   int32_t channel, int32_t operation,
-                                   int64_t rows, int64_t rowBytes,
-                                   uint64_t *admitted) {
+SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
+                                          int32_t channel, int32_t operation,
+                                          int64_t rows, int64_t rowBytes,
+                                          uint64_t *admitted) {
   if (shardq_device_admit(context, channel, operation, rows, rowBytes))
     __scoped_atomic_fetch_add(admitted, uint64_t(1), __ATOMIC_RELAXED,
                               __MEMORY_SCOPE_SYSTEM);

@@ -13,31 +13,33 @@
 
 using shardq::device::DeviceContext;
 
-SHARDQ_TEST_KERNEL void test_counts(const DeviceContext *context,
-                                    const uint64_t *round, int64_t maxRows,
-                                    int64_t *sent, int64_t *expected);
-SHARDQ_TEST_KERNEL void test_push(const DeviceContext *context, int32_t channel,
-                                  int32_t operation, const uint64_t *round,
-                                  int64_t maxRows, const int64_t *sent);
-SHARDQ_TEST_KERNEL void test_signal(const DeviceContext *context,
-                                    int32_t channel, int32_t operation,
-                                    int64_t first, int64_t stride, int64_t size,
-                                    const int64_t *rows);
-SHARDQ_TEST_KERNEL void test_wait(const DeviceContext *context, int32_t channel,
-                                  int32_t operation, int64_t first,
-                                  int64_t stride, int64_t size,
-                                  const int64_t *rows);
-SHARDQ_TEST_KERNEL void test_verify(const DeviceContext *context,
-                                    int32_t channel, const uint64_t *round,
-                                    int64_t maxRows, const int64_t *expected,
-                                    uint64_t *wrong);
-SHARDQ_TEST_KERNEL void test_next(uint64_t *round);
-SHARDQ_TEST_KERNEL void test_clean(const DeviceContext *context,
-                                   int32_t channel, uint64_t *clean);
-SHARDQ_TEST_KERNEL void test_admit(const DeviceContext *context,
-                                   int32_t channel, int32_t operation,
-                                   int64_t rows, int64_t rowBytes,
-                                   uint64_t *admitted);
+SHARDQ_TEST_KERNEL void shardq_test_counts(const DeviceContext *context,
+                                           const uint64_t *round,
+                                           int64_t maxRows, int64_t *sent,
+                                           int64_t *expected);
+SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
+                                         int32_t channel, int32_t operation,
+                                         const uint64_t *round, int64_t maxRows,
+                                         const int64_t *sent);
+SHARDQ_TEST_KERNEL void shardq_test_signal(const DeviceContext *context,
+                                           int32_t channel, int32_t operation,
+                                           int64_t first, int64_t stride,
+                                           int64_t size, const int64_t *rows);
+SHARDQ_TEST_KERNEL void shardq_test_wait(const DeviceContext *context,
+                                         int32_t channel, int32_t operation,
+                                         int64_t first, int64_t stride,
+                                         int64_t size, const int64_t *rows);
+SHARDQ_TEST_KERNEL void
+shardq_test_verify(const DeviceContext *context, int32_t channel,
+                   const uint64_t *round, int64_t maxRows,
+                   const int64_t *expected, uint64_t *wrong);
+SHARDQ_TEST_KERNEL void shardq_test_next(uint64_t *round);
+SHARDQ_TEST_KERNEL void shardq_test_clean(const DeviceContext *context,
+                                          int32_t channel, uint64_t *clean);
+SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
+                                          int32_t channel, int32_t operation,
+                                          int64_t rows, int64_t rowBytes,
+                                          uint64_t *admitted);
 
 /// Places in the image's table.
 enum TestKernel : int32_t {
