@@ -9,6 +9,7 @@
 
 #include "CudaRank.h"
 #include "Scenarios.h"
+#include "TestPtx.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -409,6 +410,49 @@ TEST_F(Cuda, MemoryKindsDiffer) {
     EXPECT_STREQ(result.message,
                  "rank 2 has its buffers on the host, but rank 0 on a GPU");
   }
+}
+
+//===--- Without any device ----------------------------------------------===//
+
+/// The PTX of one test kernel.
+static std::string ptxOf(const std::string &kernel) {
+  std::string text = kTestPtx;
+  size_t begin = text.find(".entry " + kernel + "(");
+  if (begin == std::string::npos)
+    return "";
+  return text.substr(begin, text.find(".entry ", begin + 1) - begin);
+}
+
+static size_t count(const std::string &text, const std::string &what) {
+  size_t result = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1))
+    ++result;
+  return result;
+}
+
+TEST(CudaDeviceLibrary, FlagsAreOrdered) {
+  std::string signal = ptxOf("shardq_test_signal");
+  // The flag, told rightly and by a fault, then the epoch; with what is pushed
+  // before them, on every GPU of the system.
+  EXPECT_GE(count(signal, "st.release.sys"), 2u);
+  EXPECT_EQ(count(signal, "st.release"), count(signal, "st.release.sys"));
+  // Before the flags, around the epoch.
+  EXPECT_GE(count(signal, "bar.red.or.pred"), 3u);
+  std::string wait = ptxOf("shardq_test_wait");
+  EXPECT_GE(count(wait, "ld.acquire.sys"), 1u);
+  EXPECT_EQ(count(wait, "ld.acquire"), count(wait, "ld.acquire.sys"));
+  EXPECT_GE(count(wait, "%globaltimer"), 1u);
+  EXPECT_GE(count(wait, "fence.proxy.alias"), 1u);
+}
+
+TEST(CudaDeviceLibrary, KernelsHaveNoCallsAndNoStack) {
+  std::string text = kTestPtx;
+  EXPECT_EQ(count(text, "call."), 0u);
+  EXPECT_EQ(count(text, ".local"), 0u);
+  EXPECT_EQ(count(text, "ld.global.nc"), 0u);
+  EXPECT_EQ(count(text, "trap"), 0u);
+  EXPECT_EQ(count(text, ".version 8.0"), 1u);
 }
 
 //===--- Only with the fake driver ----------------------------------------===//
