@@ -61,7 +61,7 @@ if config.sanitizers:
     config.available_features.add("sanitizer")
 if config.runtime_only:
     config.available_features.add("runtime-only")
-    config.excludes += ["IR", "Transforms", "Conversion", "Integration", "Run",
+    config.excludes += ["Device", "IR", "Transforms", "Conversion", "Integration", "Run",
                         "Tools"]
 
 # A hung rank ends as a failed test. lit needs psutil for that.

@@ -1,5 +1,6 @@
-"""The kernels that are tested, and their MLIR: python3 cases.py > kernels.mlir."""
+"""The kernels that are tested, and their MLIR: python3 cases.py [PREFIX]."""
 
+import sys
 from dataclasses import dataclass
 
 
@@ -145,12 +146,12 @@ def topk(case):
 
 
 def main():
-    for case in ATTENTION:
-        print(attention(case))
-    for case in INDEXER:
-        print(indexer(case))
-    for case in TOPK:
-        print(topk(case))
+    """Those whose names begin with the first argument, or all."""
+    prefix = (sys.argv[1:] or [""])[0]
+    for write, group in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK)):
+        for case in group:
+            if case.name.startswith(prefix):
+                print(write(case))
 
 
 if __name__ == "__main__":

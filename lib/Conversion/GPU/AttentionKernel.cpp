@@ -82,7 +82,6 @@ private:
   State unflatten(ValueRange values);
 
   Value at(int64_t place, Value offset);
-  Value scalarShape(Value lane8);
   void emitRow(Value task);
   Value columnsOf(Value row);
   void loadQuery();
@@ -106,7 +105,7 @@ private:
   int64_t heads, queryDim, valueDim;
   Type element, i32, f32;
 
-  Value memory, thread, lane, warp;
+  Value memory, lane, warp;
   Value queryIsWide, keysAreWide, outIsWide;
   Value keyInBlock, laneOfKey; // what this thread gathers
   Value headOfThread, partOfHead; // whose weights it computes
@@ -244,19 +243,20 @@ void AttentionKernel::loadQuery() {
 
 void AttentionKernel::loadQueryWide(Value to) {
   int64_t done = 0; // bytes of a head
-  Value zero = b.index(0);
   for (Value part : q) {
     int64_t chunks = cast<MemRefType>(part.getType()).getDimSize(2) / 8;
-    b.overThreads(zero, b.index(plan.heads() * chunks), [&](Value i) {
-      Value head = arith::DivUIOp::create(b, i, b.index(chunks));
-      Value chunk = arith::RemUIOp::create(b, i, b.index(chunks));
-      Value known = b.less(b.add(firstHead, head), b.index(heads));
-      Value from = b.select(known, b.add(firstHead, head), zero);
-      Value target = b.add(b.mul(head, b.index(plan.pitch)),
-                           b.mul(chunk, b.index(16)));
-      b.copyAsync16(b.advance(b.advance(to, target), done),
-                    b.address(part, {row, from, b.mul(chunk, b.index(8))}),
-                    known);
+    b.overThreads32(b.i32(plan.heads() * chunks), [&](Value i) {
+      Value head = arith::DivUIOp::create(b, i, b.i32(chunks));
+      Value chunk = arith::RemUIOp::create(b, i, b.i32(chunks));
+      Value global = b.add(firstHead, b.extend(head));
+      Value known = b.less(global, b.index(heads));
+      Value from = b.select(known, global, b.index(0));
+      Value target =
+          b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(chunk, 4));
+      b.copyAsync16(
+          b.advance(b.advance(to, target), done),
+          b.address(part, {row, from, b.extend(b.shiftLeft(chunk, 3))}),
+          known);
     });
     done += chunks * 16;
   }
@@ -264,29 +264,29 @@ void AttentionKernel::loadQueryWide(Value to) {
     return;
   Value zeros = arith::ConstantOp::create(
       b, b.getZeroAttr(VectorType::get({4}, i32)));
-  b.overThreads(zero, b.index(plan.heads()), [&](Value head) {
-    b.store16(zeros, b.advance(b.advance(to, b.mul(head, b.index(plan.pitch))),
+  b.overThreads32(b.i32(plan.heads()), [&](Value head) {
+    b.store16(zeros, b.advance(b.advance(to, b.mul(head, b.i32(plan.pitch))),
                                done));
   });
 }
 
 void AttentionKernel::loadQueryNarrow(Value to) {
   int64_t done = 0; // values of a head
-  Value zero = b.index(0);
   Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
   auto fill = [&](Value part, int64_t width) {
-    b.overThreads(zero, b.index(plan.heads() * width), [&](Value i) {
-      Value head = arith::DivUIOp::create(b, i, b.index(width));
-      Value column = arith::RemUIOp::create(b, i, b.index(width));
-      Value global = b.add(firstHead, head);
+    b.overThreads32(b.i32(plan.heads() * width), [&](Value i) {
+      Value head = arith::DivUIOp::create(b, i, b.i32(width));
+      Value column = arith::RemUIOp::create(b, i, b.i32(width));
       Value value = none;
-      if (part)
+      if (part) {
+        Value global = b.add(firstHead, b.extend(head));
         value = b.choose(
             b.less(global, b.index(heads)),
-            [&] { return b.load(part, {row, global, column}); },
+            [&] { return b.load(part, {row, global, b.extend(column)}); },
             [&] { return none; });
+      }
       Value target =
-          b.add(b.mul(head, b.index(plan.pitch)), b.mul(column, b.index(2)));
+          b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(column, 1));
       b.storeAt(value, b.advance(b.advance(to, target), done * 2));
     });
     done += width;
@@ -635,57 +635,71 @@ void AttentionKernel::finish(const State &state) {
   });
 }
 
+/// Writes the heads' outputs by way of the stages, which nobody reads any more,
+/// so that neighbouring threads write neighbouring memory.
 void AttentionKernel::writeOut(const State &state) {
   int64_t columns = plan.columns / 8;
+  int64_t pitch = plan.columns * kWarps * 2 + 16; // bytes of a head
+  assert(plan.heads() * pitch <= plan.stages * plan.stageBytes);
   Value group = b.shiftRight(lane, 2);
-  Value firstColumn =
-      b.add(b.mul(warp, b.i32(plan.columns)),
-            b.shiftLeft(b.bitAnd(lane, b.i32(3)), 1));
+  Value own = b.add(b.mul(group, b.i32(pitch)),
+                    b.add(b.mul(warp, b.i32(plan.columns * 2)),
+                          b.shiftLeft(b.bitAnd(lane, b.i32(3)), 2)));
   for (int64_t tile = 0; tile < plan.tiles; ++tile)
     for (int64_t half = 0; half < 2; ++half) {
       int64_t above = tile * kTile + half * 8;
-      Value head = b.add(firstHead, b.extend(b.add(group, b.i32(above))));
-      b.when(b.less(head, b.index(heads)), [&] {
-        Value factor = b.loadAt(
-            f32, at(plan.factorAt + above * 4, b.shiftLeft(group, 2)));
-        Value target = b.address(out, {row, head, b.extend(firstColumn)});
-        for (int64_t n = 0; n < columns; ++n) {
-          int64_t first = (tile * columns + n) * 4 + half * 2;
-          Value low = b.mul(state.sums[first], factor);
-          Value high = b.mul(state.sums[first + 1], factor);
-          Value pair = b.pack(element, low, high);
-          Value place = b.advance(target, n * 16);
-          auto word = [&] { b.storeAt(pair, place); };
-          auto each = [&] {
-            Type i16 = b.getIntegerType(16);
-            Value column = b.add(firstColumn, b.i32(n * 8));
-            Value upper = b.shiftRight(pair, 16);
-            b.when(b.less(column, b.i32(valueDim)), [&] {
-              b.storeAt(arith::TruncIOp::create(b, i16, pair), place);
-            });
-            b.when(b.less(b.add(column, b.i32(1)), b.i32(valueDim)), [&] {
-              b.storeAt(arith::TruncIOp::create(b, i16, upper),
-                        b.advance(place, 2));
-            });
-          };
-          if (!outIsWide)
-            each();
-          else if (plan.columns * kWarps == valueDim)
-            b.when(outIsWide, word, each);
-          else
-            b.when(
-                outIsWide,
-                [&] {
-                  Value column = b.add(firstColumn, b.i32(n * 8));
-                  b.when(b.less(column, b.i32(valueDim)), word);
-                },
-                each);
-        }
-      });
+      Value factor = b.loadAt(
+          f32, at(plan.factorAt + above * 4, b.shiftLeft(group, 2)));
+      for (int64_t n = 0; n < columns; ++n) {
+        int64_t first = (tile * columns + n) * 4 + half * 2;
+        b.storeAt(b.pack(element, b.mul(state.sums[first], factor),
+                         b.mul(state.sums[first + 1], factor)),
+                  at(above * pitch + n * 16, own));
+      }
     }
+  b.barrier();
+
+  // Items of one head after those of another: `each` writes one.
+  auto overItems = [&](int64_t perHead, int64_t values,
+                       llvm::function_ref<void(Value, Value)> each) {
+    b.overThreads32(b.i32(plan.heads() * perHead), [&](Value i) {
+      Value head = arith::DivUIOp::create(b, i, b.i32(perHead));
+      Value item = arith::RemUIOp::create(b, i, b.i32(perHead));
+      Value global = b.add(firstHead, b.extend(head));
+      b.when(b.less(global, b.index(heads)), [&] {
+        Value place = b.add(b.mul(head, b.i32(pitch)),
+                            b.mul(item, b.i32(values * 2)));
+        Value column = b.extend(b.mul(item, b.i32(values)));
+        each(at(0, place), b.address(out, {row, global, column}));
+      });
+    });
+  };
+  auto wide = [&] {
+    overItems(valueDim / 8, 8, [&](Value from, Value to) {
+      b.store16(b.load16(from), to);
+    });
+  };
+  auto narrow = [&] {
+    overItems(valueDim, 1, [&](Value from, Value to) {
+      b.storeAt(b.loadAt(b.getIntegerType(16), from), to);
+    });
+  };
+  if (outIsWide)
+    b.when(outIsWide, wide, narrow);
+  else
+    narrow();
+  b.barrier(); // stages are free again
 }
 
 void AttentionKernel::emitRow(Value task) {
+  Value thread = b.threadAnew();
+  lane = b.bitAnd(thread, b.i32(kWarp - 1));
+  warp = b.shiftRight(thread, 5);
+  keyInBlock = arith::DivUIOp::create(b, thread, b.i32(kLanesPerKey));
+  laneOfKey = arith::RemUIOp::create(b, thread, b.i32(kLanesPerKey));
+  Value perHead = b.i32(plan.threadsPerHead());
+  headOfThread = arith::DivUIOp::create(b, thread, perHead);
+  partOfHead = arith::RemUIOp::create(b, thread, perHead);
   Value blocks = b.index(plan.headBlocks);
   row = arith::DivUIOp::create(b, task, blocks);
   firstHead = b.mul(arith::RemUIOp::create(b, task, blocks),
@@ -739,20 +753,12 @@ void AttentionKernel::emitRow(Value task) {
       });
   State state = unflatten(end);
   finish(state);
-  b.barrier(); // stages are free again, factors are there
+  b.barrier(); // stages are free, factors are there
   writeOut(state);
 }
 
 void AttentionKernel::emit() {
   memory = b.address(b.dynamicShared(), b.index(0));
-  thread = b.threadI32();
-  lane = b.lane();
-  warp = b.warp();
-  keyInBlock = arith::DivUIOp::create(b, thread, b.i32(kLanesPerKey));
-  laneOfKey = arith::RemUIOp::create(b, thread, b.i32(kLanesPerKey));
-  Value perHead = b.i32(plan.threadsPerHead());
-  headOfThread = arith::DivUIOp::create(b, thread, perHead);
-  partOfHead = arith::RemUIOp::create(b, thread, perHead);
   // Wide accesses where widths allow them and, as the kernel finds, addresses
   // do.
   bool widthsAllow = true;
@@ -765,7 +771,7 @@ void AttentionKernel::emit() {
   }
   if (queryDim % 8 == 0)
     keysAreWide = isAligned16(b, kv);
-  if (valueDim % 2 == 0)
+  if (valueDim % 8 == 0)
     outIsWide = isAligned16(b, out);
   b.overBlocks(b.index(0), b.mul(b.dim(out, 0), b.index(plan.headBlocks)),
                [&](Value task) { emitRow(task); });

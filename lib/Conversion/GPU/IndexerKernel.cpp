@@ -1,14 +1,11 @@
 //===- IndexerKernel.cpp - Scores of the lightning indexer ----------------===//
 //
 // A task is 16 rows and 256 positions. Each warp keeps 32 positions' keys in
-// registers, as operand A of the matrix unit, as long as rows are of one
-// request; the rows' queries pass through shared memory, one ahead. The matrix
-// unit gets the values of a dot product in another order than memory has them,
-// the same one for queries and keys: what a lane needs of 32 values of a row is
-// then 16 bytes in a row.
+// registers, as operand B of the matrix unit, as long as rows are of one
+// request; the rows' queries, operand A, pass through shared memory, one row
+// ahead.
 //
-// A score is summed over heads by lanes and in an order that depend on the head
-// alone.
+// A score is summed over heads in an order that depends on the head alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,22 +19,22 @@ static constexpr int64_t kWarps = kThreads / kWarp;
 static constexpr int64_t kRows = 16;
 static constexpr int64_t kKeysPerWarp = 32;
 static constexpr int64_t kKeys = kWarps * kKeysPerWarp;
-static constexpr int64_t kTiles = kKeysPerWarp / 16;
-/// Values that a lane loads at once hold two steps of the matrix unit.
+static constexpr int64_t kColumns = kKeysPerWarp / 8; // of operand B
+/// Values of a key that four lanes load at once: two steps of the matrix unit.
 static constexpr int64_t kChunk = 32;
 /// Of keys up to this wide all stay in registers; of wider ones, which are read
 /// anew for each row, so many values at a time.
 static constexpr int64_t kResident = 128;
 static constexpr int64_t kPassing = 32;
-/// Heads whose scores are in registers at a time.
-static constexpr int64_t kHeads = 64;
+/// Tiles of 16 heads whose scores are in registers at a time.
+static constexpr int64_t kTiles = 4;
 static constexpr int64_t kMaxShared = 226 * 1024;
 
 namespace {
 
 /// Shared memory: two buffers of a row's queries, and weights.
 struct Plan {
-  int64_t heads; // a multiple of 8
+  int64_t heads; // a multiple of 16
   int64_t dim;   // a multiple of kChunk
   int64_t pitch; // of a head, bytes
   int64_t bufferBytes, weightsAt, bytes;
@@ -51,16 +48,19 @@ public:
   void emit();
 
 private:
-  using Fragments = SmallVector<Value>; // [chunk][tile][4 words, two halves]
+  using Keys = SmallVector<Value>; // [chunk][8 keys][4 words, two steps]
 
   void emitTask(Value group, Value tile);
   void stageRow(Value row, Value buffer);
   Value keyRow(Value request, Value position);
-  SmallVector<Value> findKeys(Value request);
-  Fragments loadKeys(ValueRange rows, int64_t firstChunk, int64_t chunks);
-  SmallVector<Value> loadChunk(Value keyRow, int64_t chunk);
-  void scoreRow(Value row, Value buffer, ValueRange rows,
-                const Fragments &resident);
+  Value fromLane(Value index, Value lane);
+  Keys loadKeys(Value ownRow, int64_t firstChunk, int64_t chunks);
+  SmallVector<Value> loadWide(Value keyRow, int64_t firstChunk,
+                              int64_t chunks);
+  SmallVector<Value> loadNarrow(Value keyRow, int64_t firstChunk,
+                                int64_t chunks);
+  void transpose(MutableArrayRef<Value> words);
+  void scoreRow(Value row, Value buffer, Value ownRow, const Keys &resident);
 
   KernelBuilder &b;
   IndexerOp op;
@@ -69,7 +69,7 @@ private:
   Type element, i32, f32;
   Plan plan;
 
-  Value memory, thread, lane, warp;
+  Value memory, lane, warp;
   Value queryIsWide, keysAreWide;
   Value numRows;  // of the scores that the op has
   Value firstKey; // of this task, i32
@@ -79,13 +79,11 @@ private:
 
 static Plan makePlan(int64_t heads, int64_t dim) {
   Plan plan;
-  plan.heads = llvm::alignTo(heads, 8);
+  plan.heads = llvm::alignTo(heads, 16);
   plan.dim = llvm::alignTo(dim, kChunk);
-  // An odd multiple of 64 bytes: the two heads whose 64 bytes are read at once
-  // then lie in different banks.
-  plan.pitch = plan.dim * 2;
-  if (plan.pitch % 128 == 0)
-    plan.pitch += 64;
+  // An odd multiple of 16 bytes: eight rows of a matrix then lie in different
+  // banks.
+  plan.pitch = plan.dim * 2 + 16;
   plan.bufferBytes = plan.heads * plan.pitch;
   plan.weightsAt = 2 * plan.bufferBytes;
   plan.bytes = plan.weightsAt + 2 * plan.heads * 4;
@@ -113,32 +111,32 @@ IndexerKernel::IndexerKernel(KernelBuilder &b, IndexerOp op, ValueRange args,
 /// Copies a row's queries and weights to a buffer (0 or 1, i32); zeros where
 /// there is no value.
 void IndexerKernel::stageRow(Value row, Value buffer) {
-  Value zero = b.index(0);
   Value base = b.advance(memory, b.mul(buffer, b.i32(plan.bufferBytes)));
   auto wide = [&] {
     int64_t chunks = dim / 8, padded = plan.dim / 8;
-    b.overThreads(zero, b.index(heads * padded), [&](Value i) {
-      Value head = arith::DivUIOp::create(b, i, b.index(padded));
-      Value chunk = arith::RemUIOp::create(b, i, b.index(padded));
-      Value known = b.less(chunk, b.index(chunks));
-      Value from = b.select(known, b.mul(chunk, b.index(8)), zero);
+    b.overThreads32(b.i32(heads * padded), [&](Value i) {
+      Value head = arith::DivUIOp::create(b, i, b.i32(padded));
+      Value chunk = arith::RemUIOp::create(b, i, b.i32(padded));
+      Value known = b.less(chunk, b.i32(chunks));
+      Value from = b.select(known, b.shiftLeft(chunk, 3), b.i32(0));
       Value to =
-          b.add(b.mul(head, b.index(plan.pitch)), b.mul(chunk, b.index(16)));
-      b.copyAsync16(b.advance(base, to), b.address(q, {row, head, from}),
+          b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(chunk, 4));
+      b.copyAsync16(b.advance(base, to),
+                    b.address(q, {row, b.extend(head), b.extend(from)}),
                     known);
     });
   };
   auto narrow = [&] {
     Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
-    b.overThreads(zero, b.index(heads * plan.dim), [&](Value i) {
-      Value head = arith::DivUIOp::create(b, i, b.index(plan.dim));
-      Value column = arith::RemUIOp::create(b, i, b.index(plan.dim));
+    b.overThreads32(b.i32(heads * plan.dim), [&](Value i) {
+      Value head = arith::DivUIOp::create(b, i, b.i32(plan.dim));
+      Value column = arith::RemUIOp::create(b, i, b.i32(plan.dim));
       Value value = b.choose(
-          b.less(column, b.index(dim)),
-          [&] { return b.load(q, {row, head, column}); },
+          b.less(column, b.i32(dim)),
+          [&] { return b.load(q, {row, b.extend(head), b.extend(column)}); },
           [&] { return none; });
       Value to =
-          b.add(b.mul(head, b.index(plan.pitch)), b.mul(column, b.index(2)));
+          b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(column, 1));
       b.storeAt(value, b.advance(base, to));
     });
   };
@@ -148,12 +146,12 @@ void IndexerKernel::stageRow(Value row, Value buffer) {
     narrow();
   Value weightBase = b.advance(
       b.advance(memory, b.mul(buffer, b.i32(plan.heads * 4))), plan.weightsAt);
-  b.overThreads(zero, b.index(plan.heads), [&](Value head) {
+  b.overThreads32(b.i32(plan.heads), [&](Value head) {
     Value weight = b.choose(
-        b.less(head, b.index(heads)),
-        [&] { return b.load(weights, {row, head}); },
+        b.less(head, b.i32(heads)),
+        [&] { return b.load(weights, {row, b.extend(head)}); },
         [&] { return b.f32(0.0); });
-    b.storeAt(weight, b.advance(weightBase, b.mul(head, b.index(4))));
+    b.storeAt(weight, b.advance(weightBase, b.shiftLeft(head, 2)));
   });
 }
 
@@ -177,161 +175,213 @@ Value IndexerKernel::keyRow(Value request, Value position) {
       [&] { return none; });
 }
 
-/// Rows of the four keys of this lane's group (lane / 4, and 8, 16 and 24 more).
-SmallVector<Value> IndexerKernel::findKeys(Value request) {
-  Value position =
-      b.add(b.add(firstKey, b.mul(warp, b.i32(kKeysPerWarp))),
-            b.shiftRight(lane, 2));
-  SmallVector<Value> rows;
-  for (int64_t i = 0; i < kKeysPerWarp; i += 8)
-    rows.push_back(keyRow(request, b.add(position, b.i32(i))));
-  return rows;
+/// What another lane has of an index.
+Value IndexerKernel::fromLane(Value index, Value lane) {
+  Type i64 = b.getI64Type();
+  Value wide = b.fromIndex(index, i64);
+  Value low = b.shuffleFrom(arith::TruncIOp::create(b, i32, wide), lane);
+  Value upper = arith::ShRUIOp::create(
+      b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(32)));
+  Value high = b.shuffleFrom(arith::TruncIOp::create(b, i32, upper), lane);
+  Value joined = arith::OrIOp::create(
+      b, arith::ExtUIOp::create(b, i64, low),
+      arith::ShLIOp::create(
+          b, arith::ExtUIOp::create(b, i64, high),
+          arith::ConstantOp::create(b, b.getI64IntegerAttr(32))));
+  return b.toIndex(joined);
 }
 
-/// The 8 values that are this lane's of 32 of a key, as four words; zeros
-/// behind the key and for no key.
-SmallVector<Value> IndexerKernel::loadChunk(Value keyRow, int64_t chunk) {
-  Value zero = b.i32(0);
-  SmallVector<Value> nothing(4, zero);
-  Value known = b.lessEqual(b.index(0), keyRow);
-  Value column = b.add(b.index(chunk * kChunk),
+/// This lane's 8 values of each 32 of a key, as four words; zeros behind the
+/// key and for no key.
+SmallVector<Value> IndexerKernel::loadWide(Value keyRow, int64_t firstChunk,
+                                           int64_t chunks) {
+  Value column = b.add(b.index(firstChunk * kChunk),
                        b.extend(b.shiftLeft(b.bitAnd(lane, b.i32(3)), 3)));
-  auto wide = [&]() -> SmallVector<Value> {
-    Value present = known;
-    if ((chunk + 1) * kChunk > dim)
-      present = b.both(known, b.less(column, b.index(dim)));
-    return b.chooseAll(
-        present,
-        [&] { return b.loadSeveral(i32, 4, b.address(keys, {keyRow, column})); },
-        [&] { return nothing; });
-  };
-  auto narrow = [&]() -> SmallVector<Value> {
+  SmallVector<Value> nothing(4, b.i32(0));
+  auto load = [&] {
+    Value base = b.address(keys, {keyRow, column});
     SmallVector<Value> words;
-    Type i16 = b.getIntegerType(16);
-    for (int64_t i = 0; i < 8; i += 2) {
-      SmallVector<Value> halves;
-      for (int64_t half : {i, i + 1}) {
-        Value at = b.add(column, b.index(half));
-        halves.push_back(b.choose(
-            b.both(known, b.less(at, b.index(dim))),
-            [&] {
-              Value value = b.bits(i16, b.load(keys, {keyRow, at}));
-              return Value(arith::ExtUIOp::create(b, i32, value));
-            },
-            [&] { return zero; }));
-      }
-      words.push_back(b.bitOr(halves[0], b.shiftLeft(halves[1], 16)));
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      auto four = [&] {
+        return b.loadSeveral(i32, 4, b.advance(base, chunk * kChunk * 2));
+      };
+      if ((firstChunk + chunk + 1) * kChunk <= dim)
+        llvm::append_range(words, four());
+      else
+        llvm::append_range(
+            words,
+            b.chooseAll(b.less(b.add(column, b.index(chunk * kChunk)),
+                               b.index(dim)),
+                        four, [&] { return nothing; }));
     }
     return words;
   };
-  if (!keysAreWide)
-    return narrow();
-  return b.chooseAll(keysAreWide, wide, narrow);
+  return b.chooseAll(b.lessEqual(b.index(0), keyRow), load, [&] {
+    return SmallVector<Value>(chunks * 4, b.i32(0));
+  });
 }
 
-IndexerKernel::Fragments IndexerKernel::loadKeys(ValueRange rows,
-                                                 int64_t firstChunk,
-                                                 int64_t chunks) {
-  Fragments fragments;
-  for (int64_t chunk = firstChunk; chunk < firstChunk + chunks; ++chunk)
-    for (int64_t tile = 0; tile < kTiles; ++tile) {
-      SmallVector<Value> upper = loadChunk(rows[tile * 2], chunk);
-      SmallVector<Value> lower = loadChunk(rows[tile * 2 + 1], chunk);
-      // Words 0 and 1 are the first step's columns, 2 and 3 the second's.
-      for (int64_t step = 0; step < 2; ++step)
-        fragments.append({upper[step * 2], lower[step * 2],
-                          upper[step * 2 + 1], lower[step * 2 + 1]});
+SmallVector<Value> IndexerKernel::loadNarrow(Value keyRow, int64_t firstChunk,
+                                             int64_t chunks) {
+  Value known = b.lessEqual(b.index(0), keyRow);
+  Value column = b.add(b.index(firstChunk * kChunk),
+                       b.extend(b.shiftLeft(b.bitAnd(lane, b.i32(3)), 3)));
+  auto half = [&](int64_t i) {
+    Value at = b.add(column, b.index(i));
+    return b.choose(
+        b.both(known, b.less(at, b.index(dim))),
+        [&] {
+          Value value =
+              b.bits(b.getIntegerType(16), b.load(keys, {keyRow, at}));
+          return Value(arith::ExtUIOp::create(b, i32, value));
+        },
+        [&] { return b.i32(0); });
+  };
+  SmallVector<Value> words;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk)
+    for (int64_t i = 0; i < 8; i += 2) {
+      Value low = half(chunk * kChunk + i);
+      words.push_back(
+          b.bitOr(low, b.shiftLeft(half(chunk * kChunk + i + 1), 16)));
     }
-  return fragments;
+  return words;
+}
+
+/// Among four lanes with four words each: lane j gets the j-th words of all.
+void IndexerKernel::transpose(MutableArrayRef<Value> words) {
+  auto exchange = [&](int64_t bit, Value &first, Value &second) {
+    Value isUpper = b.negate(b.equal(b.bitAnd(lane, b.i32(bit)), b.i32(0)));
+    Value got = b.shuffleXor(b.select(isUpper, first, second), bit);
+    Value newFirst = b.select(isUpper, got, first);
+    second = b.select(isUpper, second, got);
+    first = newFirst;
+  };
+  exchange(1, words[0], words[1]);
+  exchange(1, words[2], words[3]);
+  exchange(2, words[0], words[2]);
+  exchange(2, words[1], words[3]);
+}
+
+/// This warp's keys as operands B; `ownRow` is the row of key `lane`.
+IndexerKernel::Keys IndexerKernel::loadKeys(Value ownRow, int64_t firstChunk,
+                                            int64_t chunks) {
+  SmallVector<Value> rows;
+  for (int64_t n = 0; n < kColumns; ++n)
+    rows.push_back(
+        fromLane(ownRow, b.add(b.shiftRight(lane, 2), b.i32(n * 8))));
+  auto load = [&](bool wide) {
+    SmallVector<Value> words; // [8 keys][chunk][4]
+    for (Value row : rows)
+      llvm::append_range(words, wide ? loadWide(row, firstChunk, chunks)
+                                     : loadNarrow(row, firstChunk, chunks));
+    return words;
+  };
+  SmallVector<Value> words =
+      keysAreWide ? b.chooseAll(
+                        keysAreWide, [&] { return load(true); },
+                        [&] { return load(false); })
+                  : load(false);
+  Keys operands;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk)
+    for (int64_t n = 0; n < kColumns; ++n) {
+      auto four =
+          MutableArrayRef<Value>(words).slice((n * chunks + chunk) * 4, 4);
+      transpose(four);
+      llvm::append_range(operands, four);
+    }
+  return operands;
 }
 
 /// Scores of the task's positions for a row whose queries are in a buffer.
-void IndexerKernel::scoreRow(Value row, Value buffer, ValueRange rows,
-                             const Fragments &resident) {
+void IndexerKernel::scoreRow(Value row, Value buffer, Value ownRow,
+                             const Keys &resident) {
   Value group = b.shiftRight(lane, 2), quarter = b.bitAnd(lane, b.i32(3));
-  // Of head lane / 4, the 16 bytes that are this lane's of 64.
+  // Matrices of operand A: heads 0, 8, 0, 8; values 0, 0, 8, 8.
+  Value matrixRow = b.add(b.mul(b.bitAnd(lane, b.i32(15)), b.i32(plan.pitch)),
+                          b.shiftLeft(b.shiftRight(lane, 4), 4));
   Value queryBase = b.advance(
-      memory, b.add(b.mul(buffer, b.i32(plan.bufferBytes)),
-                    b.add(b.mul(group, b.i32(plan.pitch)),
-                          b.shiftLeft(quarter, 4))));
-  Value weightBase = b.advance(
-      b.advance(memory, b.add(b.mul(buffer, b.i32(plan.heads * 4)),
-                              b.shiftLeft(quarter, 3))),
-      plan.weightsAt);
+      memory, b.add(b.mul(buffer, b.i32(plan.bufferBytes)), matrixRow));
+  Value weightBase =
+      b.advance(b.advance(memory, b.add(b.mul(buffer, b.i32(plan.heads * 4)),
+                                        b.shiftLeft(group, 2))),
+                plan.weightsAt);
 
-  // Of the keys lane / 4 + 8 i, over this lane's heads.
-  SmallVector<Value> sums(kTiles * 2, b.f32(0.0));
-  for (int64_t first = 0; first < plan.heads; first += kHeads) {
-    int64_t columns = std::min(kHeads, plan.heads - first) / 8;
-    SmallVector<Value> dots(kTiles * columns * 4, b.f32(0.0));
+  // Of the keys 8 n + 2 * (lane % 4) and the next, over this lane's heads.
+  SmallVector<Value> sums(kColumns * 2, b.f32(0.0));
+  int64_t allTiles = plan.heads / 16;
+  for (int64_t first = 0; first < allTiles; first += kTiles) {
+    int64_t tiles = std::min(kTiles, allTiles - first);
+    SmallVector<Value> dots(tiles * kColumns * 4, b.f32(0.0));
     int64_t width = plan.dim > kResident ? kPassing : plan.dim;
     for (int64_t begin = 0; begin < plan.dim; begin += width) {
       int64_t chunks = std::min(width, plan.dim - begin) / kChunk;
-      Fragments loaded;
+      Keys loaded;
       if (plan.dim > kResident)
-        loaded = loadKeys(rows, begin / kChunk, chunks);
-      const Fragments &a = plan.dim > kResident ? loaded : resident;
-      for (int64_t chunk = 0; chunk < chunks; ++chunk)
-        for (int64_t n = 0; n < columns; ++n) {
-          int64_t place = (first + n * 8) * plan.pitch +
-                          (begin / kChunk + chunk) * kChunk * 2;
-          SmallVector<Value> words =
-              b.loadSeveral(i32, 4, b.advance(queryBase, place));
-          for (int64_t step = 0; step < 2; ++step)
-            for (int64_t tile = 0; tile < kTiles; ++tile) {
-              int64_t at = (tile * columns + n) * 4;
-              SmallVector<Value> next = b.multiplyMatrices(
-                  element,
-                  ValueRange(a).slice(((chunk * kTiles + tile) * 2 + step) * 4,
-                                      4),
-                  ValueRange(words).slice(step * 2, 2),
-                  ValueRange(dots).slice(at, 4));
-              llvm::copy(next, dots.begin() + at);
-            }
+        loaded = loadKeys(ownRow, begin / kChunk, chunks);
+      ValueRange operands = plan.dim > kResident ? loaded : resident;
+      for (int64_t step = 0; step < chunks * 2; ++step)
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          SmallVector<Value> a = b.loadMatrices(
+              b.advance(queryBase, (first + tile) * 16 * plan.pitch +
+                                       begin * 2 + step * 32),
+              /*transposed=*/false);
+          for (int64_t n = 0; n < kColumns; ++n) {
+            int64_t at = (tile * kColumns + n) * 4;
+            SmallVector<Value> next = b.multiplyMatrices(
+                element, a,
+                operands.slice((step / 2 * kColumns + n) * 4 + step % 2 * 2,
+                               2),
+                ValueRange(dots).slice(at, 4));
+            llvm::copy(next, dots.begin() + at);
+          }
         }
     }
-    for (int64_t n = 0; n < columns; ++n) {
-      SmallVector<Value> weight = b.loadSeveral(
-          f32, 2, b.advance(weightBase, (first + n * 8) * 4));
-      for (int64_t side = 0; side < 2; ++side) {
-        int64_t head = first + n * 8 + side; // of quarter 0
-        for (int64_t tile = 0; tile < kTiles; ++tile)
-          for (int64_t half = 0; half < 2; ++half) {
-            Value &sum = sums[tile * 2 + half];
-            Value dot = dots[(tile * columns + n) * 4 + half * 2 + side];
+    for (int64_t tile = 0; tile < tiles; ++tile)
+      for (int64_t half = 0; half < 2; ++half) {
+        int64_t head = (first + tile) * 16 + half * 8; // of group 0
+        Value weight = b.loadAt(f32, b.advance(weightBase, head * 4));
+        for (int64_t n = 0; n < kColumns; ++n)
+          for (int64_t side = 0; side < 2; ++side) {
+            Value &sum = sums[n * 2 + side];
+            Value dot = dots[(tile * kColumns + n) * 4 + half * 2 + side];
             // maximumf keeps a NaN, which top-k sorts below everything.
             Value positive = b.max(dot, b.f32(0.0));
-            Value next = LLVM::FMAOp::create(b, positive, weight[side], sum);
+            Value next = LLVM::FMAOp::create(b, positive, weight, sum);
             // Of heads that do not exist a key may still make a NaN.
-            if (head + 6 >= heads) {
-              Value exists = b.less(b.add(b.i32(head), b.shiftLeft(quarter, 1)),
-                                    b.i32(heads));
+            if (head + 8 > heads) {
+              Value exists = b.less(b.add(group, b.i32(head)), b.i32(heads));
               next = b.select(exists, next, sum);
             }
             sum = next;
           }
       }
+  }
+  // Over the groups of lanes; each time, half of the keys stay with a lane.
+  for (int64_t bit : {16, 8, 4}) {
+    Value isUpper = b.negate(b.equal(b.bitAnd(lane, b.i32(bit)), b.i32(0)));
+    SmallVector<Value> kept;
+    size_t half = sums.size() / 2;
+    for (size_t i = 0; i < half; ++i) {
+      Value other = b.select(isUpper, sums[i], sums[i + half]);
+      Value own = b.select(isUpper, sums[i + half], sums[i]);
+      kept.push_back(b.add(own, b.shuffleXor(other, bit)));
     }
+    sums = kept;
   }
-  for (Value &sum : sums)
-    for (int64_t mask : {1, 2})
-      sum = b.add(sum, b.shuffleXor(sum, mask));
+  // Lane bits 4 and 3 say which 8 keys, bits 1 and 0 which two, bit 2 which one.
+  Value key = b.bitAnd(lane, b.i32(24));
+  key = b.add(key, b.shiftLeft(quarter, 1));
+  key = b.add(key, b.bitAnd(group, b.i32(1)));
 
-  // Lane 4 g + j writes key g + 8 j.
-  Value score = sums[0], keyRow = rows[0];
-  for (int64_t j = 1; j < kTiles * 2; ++j) {
-    Value mine = b.equal(quarter, b.i32(j));
-    score = b.select(mine, sums[j], score);
-    keyRow = b.select(mine, rows[j], keyRow);
-  }
-  Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, score, score);
+  Value score = sums[0];
+  Value isNaN =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, score, score);
   Value bits = b.select(isNaN, b.i32(0x7fffffff), b.bits(i32, score));
-  bits = b.select(b.lessEqual(b.index(0), keyRow), bits,
-                  b.i32(int64_t(kNoKey)));
-  Value position = b.add(
-      b.add(b.extend(firstKey),
-            b.extend(b.mul(warp, b.i32(kKeysPerWarp)))),
-      b.extend(b.add(group, b.shiftLeft(quarter, 3))));
+  Value exists = b.shuffleFrom(
+      b.select(b.lessEqual(b.index(0), ownRow), b.i32(1), b.i32(0)), key);
+  bits = b.select(b.equal(exists, b.i32(0)), b.i32(int64_t(kNoKey)), bits);
+  Value position =
+      b.extend(b.add(b.add(firstKey, b.mul(warp, b.i32(kKeysPerWarp))), key));
   Value seen = b.min(b.toIndex(b.load(visible, b.add(firstRow, row))),
                      b.dim(scores, 1));
   b.when(b.less(position, seen),
@@ -378,10 +428,9 @@ void IndexerKernel::emitTask(Value group, Value tile) {
     b.commitCopies();
   });
   // The row at hand, its buffer, the request whose keys are in registers; where
-  // they lie, and they.
-  SmallVector<Value> state{first, b.i32(0), b.index(-2)};
-  state.append(kTiles * 2, b.index(-1));
-  state.append(resident * kTiles * 8, b.i32(0));
+  // key `lane` of this warp lies, and the keys.
+  SmallVector<Value> state{first, b.i32(0), b.index(-2), b.index(-1)};
+  state.append(resident * kColumns * 4, b.i32(0));
   SmallVector<Type> types = llvm::to_vector(
       llvm::map_range(state, [](Value value) { return value.getType(); }));
   scf::WhileOp::create(
@@ -407,14 +456,17 @@ void IndexerKernel::emitTask(Value group, Value tile) {
             b.equal(request, loaded),
             [&] { return SmallVector<Value>(state.drop_front(3)); },
             [&] {
-              SmallVector<Value> values = findKeys(request);
-              llvm::append_range(values, loadKeys(values, 0, resident));
+              Value position =
+                  b.add(b.add(firstKey, b.mul(warp, b.i32(kKeysPerWarp))),
+                        lane);
+              SmallVector<Value> values{keyRow(request, position)};
+              if (resident)
+                llvm::append_range(values, loadKeys(values[0], 0, resident));
               return values;
             });
         b.waitCopies(1);
         b.barrier();
-        scoreRow(row, buffer, ValueRange(held).take_front(kTiles * 2),
-                 SmallVector<Value>(ValueRange(held).drop_front(kTiles * 2)));
+        scoreRow(row, buffer, held[0], Keys(ValueRange(held).drop_front()));
         b.barrier(); // the buffer is free again
         SmallVector<Value> next{following, other, request};
         llvm::append_range(next, held);
@@ -425,7 +477,6 @@ void IndexerKernel::emitTask(Value group, Value tile) {
 void IndexerKernel::emit() {
   Value zero = b.index(0);
   memory = b.address(b.dynamicShared(), zero);
-  thread = b.threadI32();
   lane = b.lane();
   warp = b.warp();
   if (dim % 8 == 0) {

@@ -192,6 +192,10 @@ SmallVector<Value> KernelBuilder::loop32(Value end, ValueRange inits,
   return SmallVector<Value>(op.getResults());
 }
 
+void KernelBuilder::overThreads32(Value end, Body body) {
+  stride(threadAnew(), end, i32(threads), body);
+}
+
 SmallVector<Value> KernelBuilder::chooseAll(
     Value condition, llvm::function_ref<SmallVector<Value>()> then,
     llvm::function_ref<SmallVector<Value>()> otherwise) {
@@ -277,23 +281,29 @@ Value KernelBuilder::pack(Type element, Value low, Value high) {
   return bits(getI32Type(), arith::TruncFOp::create(*this, narrow, both));
 }
 
-/// `instruction` of one f32, which computes an f32 and has no effects.
-static Value emitUnary(LoopBuilder &b, StringRef instruction, Value x) {
-  std::string text = (instruction + " $0, $1;").str();
-  return LLVM::InlineAsmOp::create(
-             b, TypeRange{b.getF32Type()}, ValueRange{x}, text, "=f,f",
-             /*has_side_effects=*/false, /*is_align_stack=*/false,
-             LLVM::tailcallkind::TailCallKind::None,
-             LLVM::AsmDialectAttr::get(b.getContext(),
-                                       LLVM::AsmDialect::AD_ATT),
-             ArrayAttr())
+static Value emitAssembly(LoopBuilder &b, Type type, ValueRange operands,
+                          StringRef text, StringRef constraints,
+                          bool hasEffects) {
+  auto dialect =
+      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT);
+  return LLVM::InlineAsmOp::create(b, TypeRange{type}, operands, text,
+                                   constraints, hasEffects,
+                                   /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None,
+                                   dialect, ArrayAttr())
       .getResult(0);
 }
+Value KernelBuilder::threadAnew() {
+  return emitAssembly(*this, getI32Type(), {}, "mov.u32 $0, %tid.x;", "=r",
+                      /*hasEffects=*/true);
+}
 Value KernelBuilder::exp2(Value x) {
-  return emitUnary(*this, "ex2.approx.ftz.f32", x);
+  return emitAssembly(*this, getF32Type(), x, "ex2.approx.ftz.f32 $0, $1;",
+                      "=f,f", /*hasEffects=*/false);
 }
 Value KernelBuilder::log2(Value x) {
-  return emitUnary(*this, "lg2.approx.f32", x);
+  return emitAssembly(*this, getF32Type(), x, "lg2.approx.f32 $0, $1;", "=f,f",
+                      /*hasEffects=*/false);
 }
 
 void KernelBuilder::copyAsync16(Value to, Value from, Value present) {

@@ -75,8 +75,9 @@ public:
   void storePair(Value first, Value second, Value pointer);
   /// The bits of a value as another type.
   Value bits(Type type, Value value);
-  /// LoopBuilder::loop from 0 with a counter of i32.
+  /// LoopBuilder::loop and overThreads from 0 with a counter of i32.
   SmallVector<Value> loop32(Value end, ValueRange inits, CarryingBody body);
+  void overThreads32(Value end, Body body);
   SmallVector<Value> chooseAll(Value condition,
                                llvm::function_ref<SmallVector<Value>()> then,
                                llvm::function_ref<SmallVector<Value>()> otherwise);
@@ -87,6 +88,9 @@ public:
   Value threadI32();
   Value lane();
   Value warp();
+  /// The thread, read anew: what is computed from it stays in the loop where it
+  /// is needed, and does not take up registers in the others.
+  Value threadAnew();
   /// Another lane's i32 or f32: that of lane ^ mask, of lane - distance (its own
   /// where there is none), of a given lane.
   Value shuffleXor(Value value, int64_t mask);
