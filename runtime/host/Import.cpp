@@ -10,6 +10,10 @@
 
 using namespace shardq;
 
+// The compiler writes both, see lib/Conversion/Runtime/EntryPoints.cpp.
+static_assert(sizeof(shardq_function_spec) == 40);
+static_assert(sizeof(shardq_tensor_spec) == 48);
+
 namespace {
 
 /// A memref descriptor: pointer twice, offset, sizes, strides.

@@ -31,8 +31,6 @@
 // RUN: cmp %t/take.so %t/again/take.so
 // RUN: cmp %t/take.h %t/again/take.h
 // RUN: shardq-compile %s -o %t/native.so --cpu=native
-
-
 func.func @take(%source: tensor<?x4xbf16>, %rows: tensor<?xi32>, %n: index) -> (tensor<?x4xbf16>, index) {
   %taken = shardq.take_rows %source[%rows] : (tensor<?x4xbf16>, tensor<?xi32>) -> tensor<?x4xbf16>
   return %taken, %n : tensor<?x4xbf16>, index
