@@ -1,10 +1,10 @@
 //===- AssembleKernels.cpp - PTX to what the runtime loads ----------------===//
 
+#include "../Conversion/Utils/ConstantWriter.h"
 #include "Ptxas.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Target/Passes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -50,127 +50,86 @@ private:
                        StringRef ptx);
 };
 
-/// Writes the constants of runtime.h.
-class ImageWriter {
-public:
-  explicit ImageWriter(ModuleOp module)
-      : module(module), b(module.getLoc(), module.getContext()),
-        pointer(LLVM::LLVMPointerType::get(module.getContext())),
-        i32(b.getI32Type()), i64(b.getI64Type()) {
-    b.setInsertionPointToEnd(module.getBody());
-  }
-
-  void write(const Code &code, int32_t arch, ArrayRef<Kernel> kernels);
-  void writeNull();
-
-private:
-  Value constant(Type type, int64_t value) {
-    return LLVM::ConstantOp::create(b, type, b.getIntegerAttr(type, value));
-  }
-  Value insert(Value aggregate, Value value, ArrayRef<int64_t> position) {
-    return LLVM::InsertValueOp::create(b, aggregate, value, position);
-  }
-  LLVM::GlobalOp writeBytes(StringRef name, StringRef bytes, int64_t alignment);
-  void writeGlobal(StringRef name, Type type,
-                   llvm::function_ref<Value(Value)> fill);
-  void writeFunction(llvm::function_ref<Value()> result);
-
-  ModuleOp module;
-  ImplicitLocOpBuilder b;
-  Type pointer, i32, i64;
-};
-
 } // namespace
 
 //===----------------------------------------------------------------------===//
 // Constants
 //===----------------------------------------------------------------------===//
 
-LLVM::GlobalOp ImageWriter::writeBytes(StringRef name, StringRef bytes,
-                                       int64_t alignment) {
-  auto type = LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size());
-  return LLVM::GlobalOp::create(b, type, /*isConstant=*/true,
-                                LLVM::Linkage::Internal, name,
-                                b.getStringAttr(bytes), alignment);
-}
-
-void ImageWriter::writeGlobal(StringRef name, Type type,
-                              llvm::function_ref<Value(Value)> fill) {
-  OpBuilder::InsertionGuard guard(b);
-  auto global = LLVM::GlobalOp::create(
-      b, type, /*isConstant=*/true, LLVM::Linkage::Internal, name, Attribute());
-  b.createBlock(&global.getInitializerRegion());
-  LLVM::ReturnOp::create(b, fill(LLVM::UndefOp::create(b, type)));
-}
-
-void ImageWriter::writeFunction(llvm::function_ref<Value()> result) {
-  OpBuilder::InsertionGuard guard(b);
+/// `const shardq_gpu_image *shardq_module_image(void)`; null without an image.
+static void writeFunction(ModuleOp module, LLVM::GlobalOp image) {
+  ConstantWriter constants(module);
+  ImplicitLocOpBuilder &b = constants.b;
   // Launches that call it have declared it.
   auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(kImageFunction);
   if (!function)
     function = LLVM::LLVMFuncOp::create(
-        b, kImageFunction, LLVM::LLVMFunctionType::get(pointer, {}));
+        b, kImageFunction, LLVM::LLVMFunctionType::get(constants.pointer, {}));
   b.setInsertionPointToStart(function.addEntryBlock(b));
-  LLVM::ReturnOp::create(b, result());
+  LLVM::ReturnOp::create(b, constants.address(image));
 }
 
-void ImageWriter::writeNull() {
-  writeFunction([&] { return LLVM::ZeroOp::create(b, pointer); });
-}
-
-void ImageWriter::write(const Code &code, int32_t arch,
-                        ArrayRef<Kernel> kernels) {
-  // The driver reads an ELF file's words in place.
-  LLVM::GlobalOp bytes = writeBytes("shardq_image_code", code.bytes, 64);
+/// What each kernel takes, as an attribute.
+static DictionaryAttr getResources(Builder &b, const PtxasReport &report,
+                                   ArrayRef<Kernel> kernels) {
   SmallVector<NamedAttribute> resources;
   for (const Kernel &kernel : kernels) {
-    auto found = code.report.functions.find(kernel.name);
-    if (found == code.report.functions.end())
+    auto found = report.functions.find(kernel.name);
+    if (found == report.functions.end())
       continue;
-    const PtxasResources &figures = found->second;
-    resources.push_back(b.getNamedAttr(
-        kernel.name,
-        b.getDictionaryAttr(
-            {b.getNamedAttr("registers",
-                            b.getI32IntegerAttr(figures.registers)),
-             b.getNamedAttr("shared", b.getI32IntegerAttr(figures.shared)),
-             b.getNamedAttr("stack", b.getI32IntegerAttr(figures.stack)),
-             b.getNamedAttr("spills", b.getI32IntegerAttr(figures.spills))})));
+    SmallVector<NamedAttribute> figures;
+    for (auto [name, figure] :
+         {std::pair<StringRef, int32_t>{"registers", found->second.registers},
+          {"shared", found->second.shared},
+          {"stack", found->second.stack},
+          {"spills", found->second.spills}})
+      figures.push_back(b.getNamedAttr(name, b.getI32IntegerAttr(figure)));
+    resources.push_back(
+        b.getNamedAttr(kernel.name, b.getDictionaryAttr(figures)));
   }
+  return b.getDictionaryAttr(resources);
+}
+
+/// `shardq_gpu_image` of runtime.h.
+static LLVM::GlobalOp writeImage(ModuleOp module, const Code &code,
+                                 int32_t arch, ArrayRef<Kernel> kernels) {
+  ConstantWriter constants(module);
+  // The driver reads an ELF file's words in place.
+  LLVM::GlobalOp bytes =
+      constants.writeBytes("shardq_image_code", code.bytes, 64);
+  DictionaryAttr resources = getResources(constants.b, code.report, kernels);
   if (!resources.empty())
-    bytes->setAttr(kResourcesAttrName, b.getDictionaryAttr(resources));
-  for (auto [i, kernel] : llvm::enumerate(kernels))
-    writeBytes(("shardq_kernel_name_" + Twine(i)).str(),
-               kernel.name.str() + '\0', 1);
+    bytes->setAttr(kResourcesAttrName, resources);
+  SmallVector<LLVM::GlobalOp> names;
+  for (const Kernel &kernel : kernels)
+    names.push_back(constants.writeText("shardq_kernel_name", kernel.name));
 
   MLIRContext *context = module.getContext();
+  Type pointer = constants.pointer, i32 = constants.i32, i64 = constants.i64;
   auto kernelType =
       LLVM::LLVMStructType::getLiteral(context, {pointer, i32, i32});
   auto tableType = LLVM::LLVMArrayType::get(kernelType, kernels.size());
+  LLVM::GlobalOp table =
+      constants.writeValue("shardq_image_kernels", tableType, [&](Value value) {
+        for (auto [i, kernel] : llvm::enumerate(kernels))
+          value = constants.setFields(
+              value, {int64_t(i)},
+              {constants.address(names[i]),
+               constants.constant(i32, kernel.threads),
+               constants.constant(i32, kernel.dynamicShared)});
+        return value;
+      });
   auto imageType = LLVM::LLVMStructType::getLiteral(
       context, {i64, pointer, i64, i32, i32, pointer});
-  auto address = [&](const Twine &name) {
-    return LLVM::AddressOfOp::create(b, pointer, name.str());
-  };
-  writeGlobal("shardq_image_kernels", tableType, [&](Value table) {
-    for (auto [i, kernel] : llvm::enumerate(kernels)) {
-      int64_t at = i;
-      table = insert(table, address("shardq_kernel_name_" + Twine(i)), {at, 0});
-      table = insert(table, constant(i32, kernel.threads), {at, 1});
-      table = insert(table, constant(i32, kernel.dynamicShared), {at, 2});
-    }
-    return table;
-  });
-  writeGlobal("shardq_image", imageType, [&](Value image) {
+  return constants.writeValue("shardq_image", imageType, [&](Value value) {
     // sizeof(shardq_gpu_image) on every 64-bit host.
-    image = insert(image, constant(i64, 40), {0});
-    image = insert(image, address("shardq_image_code"), {1});
-    image = insert(image, constant(i64, code.bytes.size()), {2});
-    image = insert(image, constant(i32, arch), {3});
-    image = insert(image, constant(i32, kernels.size()), {4});
-    return insert(image, address("shardq_image_kernels"), {5});
+    return constants.setFields(
+        value, {},
+        {constants.constant(i64, 40), constants.address(bytes),
+         constants.constant(i64, code.bytes.size()),
+         constants.constant(i32, arch), constants.constant(i32, kernels.size()),
+         constants.address(table)});
   });
-  writeFunction([&] { return address("shardq_image"); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -206,8 +165,7 @@ FailureOr<gpu::BinaryOp> ShardQAssembleKernelsPass::findBinary() {
                     function.getName() == kImageFunction;
     if (name && !declares &&
         (name.getValue() == kImageFunction ||
-         name.getValue().starts_with("shardq_image") ||
-         name.getValue().starts_with("shardq_kernel_name_")))
+         name.getValue().starts_with("shardq_image")))
       return op.emitOpError("is named ")
              << name << ", which is a name of the embedded kernels";
   }
@@ -357,7 +315,7 @@ void ShardQAssembleKernelsPass::runOnOperation() {
   if (failed(binary))
     return signalPassFailure();
   if (!*binary)
-    return ImageWriter(module).writeNull();
+    return writeFunction(module, {});
 
   auto object = dyn_cast<gpu::ObjectAttr>(
       binary->getObjects().size() == 1 ? binary->getObjects()[0] : Attribute());
@@ -383,7 +341,7 @@ void ShardQAssembleKernelsPass::runOnOperation() {
   FailureOr<Code> code = assemble(*binary, ptx, chip);
   if (failed(code))
     return signalPassFailure();
-  ImageWriter(module).write(*code, arch, *kernels);
+  writeFunction(module, writeImage(module, *code, arch, *kernels));
   module->removeAttr(kKernelsAttrName);
   binary->erase();
 }

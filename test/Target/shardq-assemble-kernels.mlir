@@ -27,15 +27,15 @@
 // CUBIN-SAME: second = {registers = {{[0-9]+}} : i32, shared = 0 : i32, spills = 0 : i32, stack = 0 : i32}}
 
 // The order is that of the list, not of the code.
-// CHECK-DAG: @shardq_kernel_name_0("second\00")
-// CHECK-DAG: @shardq_kernel_name_1("first\00")
+// CHECK-DAG: @shardq_kernel_name("second\00")
+// CHECK-DAG: @shardq_kernel_name_0("first\00")
 // CHECK: llvm.mlir.global internal constant @shardq_image_kernels()
 // CHECK: llvm.mlir.global internal constant @shardq_image()
 // CHECK: llvm.func @shardq_module_image() -> !llvm.ptr
 
 // IR: @shardq_image_code = internal constant {{.*}}, align 64
 // IR: @shardq_image_kernels = internal constant [2 x { ptr, i32, i32 }]
-// IR-SAME: { ptr @shardq_kernel_name_0, i32 64, i32 2048 }, { ptr, i32, i32 } { ptr @shardq_kernel_name_1, i32 128, i32 0 }
+// IR-SAME: { ptr @shardq_kernel_name, i32 64, i32 2048 }, { ptr, i32, i32 } { ptr @shardq_kernel_name_0, i32 128, i32 0 }
 // IR: @shardq_image = internal constant { i64, ptr, i64, i32, i32, ptr }
 // IR-SAME: { i64 40, ptr @shardq_image_code, i64 {{[0-9]+}}, i32 90, i32 2, ptr @shardq_image_kernels }
 // IR: define ptr @shardq_module_image()
