@@ -1,8 +1,9 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
-// Reads functions of one sparse_mla, indexer or topk on buffers each, and writes
-// the PTX of their kernels with a list of how they are launched. The tests on a
-// device, which has no MLIR, and those of the PTX's meaning run what this makes.
+// Reads functions of one sparse_mla, indexer or topk on buffers each, and
+// writes the PTX of their kernels with a list of how they are launched. The
+// tests on a device, which has no MLIR, and those of the PTX's meaning run what
+// this makes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,9 +13,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
@@ -82,9 +83,8 @@ LogicalResult KernelWriter::writeKernel(StringRef name,
   module.get()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                         top.getUnitAttr());
   auto kernels = gpu::GPUModuleOp::create(top, loc, "kernels");
-  auto target =
-      NVVM::NVVMTargetAttr::get(context, 3, "nvptx64-nvidia-cuda", chip,
-                                features);
+  auto target = NVVM::NVVMTargetAttr::get(context, 3, "nvptx64-nvidia-cuda",
+                                          chip, features);
   kernels.setTargetsAttr(top.getArrayAttr({target}));
   top.setInsertionPointToStart(&kernels.getBodyRegion().front());
   auto function = gpu::GPUFuncOp::create(
@@ -163,12 +163,11 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     types.push_back(index);
     int64_t dynamic = ShapedType::kDynamic;
     auto layout = StridedLayoutAttr::get(context, dynamic, {dynamic, 1});
-    types.push_back(MemRefType::get({dynamic, dynamic},
-                                    Float32Type::get(context), layout));
+    types.push_back(
+        MemRefType::get({dynamic, dynamic}, Float32Type::get(context), layout));
     return writeKernel(name, types, getIndexerScoresShape(indexer),
                        [&](KernelBuilder &b, ValueRange args) {
-                         emitIndexerScoresKernel(b, indexer,
-                                                 args.drop_back(2),
+                         emitIndexerScoresKernel(b, indexer, args.drop_back(2),
                                                  args[args.size() - 2],
                                                  args.back());
                        });
@@ -178,8 +177,8 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     bool holes = function->hasAttr("holes");
     return writeKernel(name, types, getTopKShape(topk.getK()),
                        [&](KernelBuilder &b, ValueRange args) {
-                         emitTopKKernel(b, topk.getK(), holes, args[0],
-                                        args[1], args[3], args[2]);
+                         emitTopKKernel(b, topk.getK(), holes, args[0], args[1],
+                                        args[3], args[2]);
                        });
   }
   return op->emitOpError("has no kernel here");

@@ -1,8 +1,8 @@
 //===- AttentionKernel.cpp - Sparse MLA -----------------------------------===//
 //
-// A block takes one row after another and up to 64 of its heads ("tiles" of 16).
-// It gathers keys, 32 at a time, into shared memory, some blocks of keys ahead
-// of what it computes. For each 32 keys:
+// A block takes one row after another and up to 64 of its heads ("tiles" of
+// 16). It gathers keys, 32 at a time, into shared memory, some blocks of keys
+// ahead of what it computes. For each 32 keys:
 //
 // 1. Scores. Warps share out the query's values ("parts", of the sum over them)
 //    and, where there are more warps than parts, tiles or keys. Each writes its
@@ -107,11 +107,11 @@ private:
 
   Value memory, lane, warp;
   Value queryIsWide, keysAreWide, outIsWide;
-  Value keyInBlock, laneOfKey; // what this thread gathers
+  Value keyInBlock, laneOfKey;    // what this thread gathers
   Value headOfThread, partOfHead; // whose weights it computes
   // Of the row at hand.
   Value row, firstHead;
-  Value length; // columns that may hold keys, i32
+  Value length;                          // columns that may hold keys, i32
   SmallVector<SmallVector<Value>> query; // [step of this warp * tiles][4]
 };
 
@@ -124,8 +124,8 @@ static std::optional<Plan> makePlan(int64_t heads, int64_t queryDim,
   plan.steps = llvm::divideCeil(queryDim, kTile);
   plan.columns = llvm::alignTo(llvm::divideCeil(valueDim, kWarps), 16);
   int64_t allTiles = llvm::divideCeil(heads, kTile);
-  // Each key a multiple of 16 bytes, an odd one: eight rows of a matrix then lie
-  // in different banks.
+  // Each key a multiple of 16 bytes, an odd one: eight rows of a matrix then
+  // lie in different banks.
   int64_t width = std::max(plan.steps * kTile, plan.columns * kWarps);
   plan.pitch = width * 2 + 16;
   plan.stageBytes = kKeys * plan.pitch;
@@ -140,10 +140,9 @@ static std::optional<Plan> makePlan(int64_t heads, int64_t queryDim,
     plan.tileGroups = plan.tiles == 4 ? 2 : 1;
     plan.keyGroups = plan.tiles == 3 ? 2 : 1;
     plan.parts = kWarps / plan.tileGroups / plan.keyGroups;
-    int64_t registers = llvm::divideCeil(plan.steps, plan.parts) *
-                        plan.tilesPerWarp() * 4;
-    plan.queryInRegisters =
-        plan.tiles <= 2 && registers <= kMaxQueryRegisters;
+    int64_t registers =
+        llvm::divideCeil(plan.steps, plan.parts) * plan.tilesPerWarp() * 4;
+    plan.queryInRegisters = plan.tiles <= 2 && registers <= kMaxQueryRegisters;
     for (plan.stages = kMaxStages; plan.stages >= 2; --plan.stages) {
       int64_t next = plan.stages * plan.stageBytes;
       auto place = [&](int64_t bytes) {
@@ -151,20 +150,18 @@ static std::optional<Plan> makePlan(int64_t heads, int64_t queryDim,
         next += llvm::alignTo(bytes, 16);
         return here;
       };
-      plan.partialAt =
-          place(plan.parts * plan.heads() * plan.partialPitch);
+      plan.partialAt = place(plan.parts * plan.heads() * plan.partialPitch);
       plan.weightsAt = place(plan.heads() * plan.weightPitch);
       plan.validAt = place(plan.stages * kKeys * 4);
       plan.correctionAt = place(plan.heads() * 4);
       plan.factorAt = place(plan.heads() * 4);
       // A query that goes to registers passes through the last stage.
-      plan.queryAt = plan.queryInRegisters
-                         ? (plan.stages - 1) * plan.stageBytes
-                         : place(plan.heads() * plan.pitch);
+      plan.queryAt = plan.queryInRegisters ? (plan.stages - 1) * plan.stageBytes
+                                           : place(plan.heads() * plan.pitch);
       plan.bytes = next;
       // Few heads: two blocks hide each other's waiting.
-      int64_t limit = plan.tiles == 1 && plan.stages > 2 ? kHalfShared
-                                                         : kFullShared;
+      int64_t limit =
+          plan.tiles == 1 && plan.stages > 2 ? kHalfShared : kFullShared;
       if (plan.bytes <= limit)
         return plan;
     }
@@ -201,14 +198,19 @@ AttentionKernel::AttentionKernel(KernelBuilder &b, SparseMlaOp op,
 
 SmallVector<Value> AttentionKernel::flatten(const State &state) {
   SmallVector<Value> all(state.sums);
-  all.append({state.maximum, state.total, state.seen, state.slot,
-              state.reading, state.writing});
+  all.append({state.maximum, state.total, state.seen, state.slot, state.reading,
+              state.writing});
   return all;
 }
 AttentionKernel::State AttentionKernel::unflatten(ValueRange values) {
   ValueRange rest = values.take_back(6);
-  return {SmallVector<Value>(values.drop_back(6)), rest[0], rest[1], rest[2],
-          rest[3], rest[4], rest[5]};
+  return {SmallVector<Value>(values.drop_back(6)),
+          rest[0],
+          rest[1],
+          rest[2],
+          rest[3],
+          rest[4],
+          rest[5]};
 }
 
 /// Shared memory at a place and `offset` (i32) bytes.
@@ -237,8 +239,7 @@ void AttentionKernel::loadQuery() {
   Value to = b.advance(memory, plan.queryAt);
   if (!queryIsWide)
     return loadQueryNarrow(to);
-  b.when(
-      queryIsWide, [&] { loadQueryWide(to); }, [&] { loadQueryNarrow(to); });
+  b.when(queryIsWide, [&] { loadQueryWide(to); }, [&] { loadQueryNarrow(to); });
 }
 
 void AttentionKernel::loadQueryWide(Value to) {
@@ -255,18 +256,17 @@ void AttentionKernel::loadQueryWide(Value to) {
           b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(chunk, 4));
       b.copyAsync16(
           b.advance(b.advance(to, target), done),
-          b.address(part, {row, from, b.extend(b.shiftLeft(chunk, 3))}),
-          known);
+          b.address(part, {row, from, b.extend(b.shiftLeft(chunk, 3))}), known);
     });
     done += chunks * 16;
   }
   if (queryDim % kTile == 0)
     return;
-  Value zeros = arith::ConstantOp::create(
-      b, b.getZeroAttr(VectorType::get({4}, i32)));
+  Value zeros =
+      arith::ConstantOp::create(b, b.getZeroAttr(VectorType::get({4}, i32)));
   b.overThreads32(b.i32(plan.heads()), [&](Value head) {
-    b.store16(zeros, b.advance(b.advance(to, b.mul(head, b.i32(plan.pitch))),
-                               done));
+    b.store16(zeros,
+              b.advance(b.advance(to, b.mul(head, b.i32(plan.pitch))), done));
   });
 }
 
@@ -307,8 +307,8 @@ static Value rowsOfA(KernelBuilder &b, Value lane, int64_t pitch) {
 }
 static Value rowsOfB(KernelBuilder &b, Value lane, int64_t pitch) {
   // Matrices: keys 0, 0, 8, 8; values 0, 8, 0, 8.
-  Value key = b.add(b.bitAnd(lane, b.i32(7)),
-                    b.shiftLeft(b.shiftRight(lane, 4), 3));
+  Value key =
+      b.add(b.bitAnd(lane, b.i32(7)), b.shiftLeft(b.shiftRight(lane, 4), 3));
   Value column = b.bitAnd(b.shiftRight(lane, 3), b.i32(1));
   return b.add(b.mul(key, b.i32(pitch)), b.shiftLeft(column, 4));
 }
@@ -321,13 +321,13 @@ void AttentionKernel::keepQuery() {
   for (int64_t round = 0; round < rounds; ++round)
     for (int64_t tile = 0; tile < plan.tiles; ++tile)
       query.push_back(b.loadMatrices(
-          at(plan.queryAt + round * plan.parts * 32 +
-                 tile * kTile * plan.pitch,
+          at(plan.queryAt + round * plan.parts * 32 + tile * kTile * plan.pitch,
              offset),
           /*transposed=*/false));
 }
 
-/// The slot that this thread gathers from in a block of keys (i32), -1 for none.
+/// The slot that this thread gathers from in a block of keys (i32), -1 for
+/// none.
 Value AttentionKernel::slotOf(Value keyBlock) {
   Value none = b.index(-1);
   Value column = b.add(b.mul(keyBlock, b.i32(kKeys)), keyInBlock);
@@ -347,12 +347,13 @@ void AttentionKernel::gather(Value slot, Value stage) {
   Value zero = b.index(0);
   Value known = b.lessEqual(zero, slot);
   Value from = b.select(known, slot, zero);
-  Value base = b.advance(
-      memory, b.add(stage, b.mul(keyInBlock, b.i32(plan.pitch))));
+  Value base =
+      b.advance(memory, b.add(stage, b.mul(keyInBlock, b.i32(plan.pitch))));
   auto wide = [&] {
     int64_t chunks = queryDim / 8;
     int64_t padded = plan.steps * 2;
-    Value source = b.address(kv, {from, b.mul(b.extend(laneOfKey), b.index(8))});
+    Value source =
+        b.address(kv, {from, b.mul(b.extend(laneOfKey), b.index(8))});
     Value target = b.advance(base, b.shiftLeft(laneOfKey, 4));
     for (int64_t first = 0; first < padded; first += kLanesPerKey) {
       Value chunk = b.add(laneOfKey, b.i32(first));
@@ -371,15 +372,15 @@ void AttentionKernel::gather(Value slot, Value stage) {
   };
   auto narrow = [&] {
     Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
-    b.loop(b.extend(laneOfKey), b.index(plan.steps * kTile),
-           [&](Value column) {
-             Value value = b.choose(
-                 b.both(known, b.less(column, b.index(queryDim))),
-                 [&] { return b.load(kv, {from, column}); },
-                 [&] { return none; });
-             b.storeAt(value, b.advance(base, b.mul(column, b.index(2))));
-           },
-           kLanesPerKey);
+    b.loop(
+        b.extend(laneOfKey), b.index(plan.steps * kTile),
+        [&](Value column) {
+          Value value = b.choose(
+              b.both(known, b.less(column, b.index(queryDim))),
+              [&] { return b.load(kv, {from, column}); }, [&] { return none; });
+          b.storeAt(value, b.advance(base, b.mul(column, b.index(2))));
+        },
+        kLanesPerKey);
   };
   if (keysAreWide)
     b.when(keysAreWide, wide, narrow);
@@ -396,8 +397,8 @@ void AttentionKernel::gather(Value slot, Value stage) {
 
 Value AttentionKernel::nextStage(Value stage) {
   Value next = b.add(stage, b.i32(plan.stageBytes));
-  return b.select(b.equal(next, b.i32(plan.stages * plan.stageBytes)),
-                  b.i32(0), next);
+  return b.select(b.equal(next, b.i32(plan.stages * plan.stageBytes)), b.i32(0),
+                  next);
 }
 
 /// This warp's partial scores of a stage's keys.
@@ -409,12 +410,11 @@ void AttentionKernel::score(Value stage) {
   Value tileGroup = arith::DivUIOp::create(b, group, b.i32(plan.keyGroups));
 
   Value ofPart = b.shiftLeft(part, 5); // 16 values of 2 bytes
-  Value queryBase = b.add(
-      b.add(rowsOfA(b, lane, plan.pitch), ofPart),
-      b.mul(tileGroup, b.i32(tiles * kTile * plan.pitch)));
-  Value keyBase = b.add(
-      b.add(b.add(rowsOfB(b, lane, plan.pitch), ofPart), stage),
-      b.mul(keyGroup, b.i32(plan.keysPerWarp() * plan.pitch)));
+  Value queryBase = b.add(b.add(rowsOfA(b, lane, plan.pitch), ofPart),
+                          b.mul(tileGroup, b.i32(tiles * kTile * plan.pitch)));
+  Value keyBase =
+      b.add(b.add(b.add(rowsOfB(b, lane, plan.pitch), ofPart), stage),
+            b.mul(keyGroup, b.i32(plan.keysPerWarp() * plan.pitch)));
 
   // [tile][8 keys][4]
   SmallVector<Value> sums(tiles * columns * 4, b.f32(0.0));
@@ -424,10 +424,10 @@ void AttentionKernel::score(Value stage) {
     for (int64_t tile = 0; tile < tiles; ++tile)
       a.push_back(plan.queryInRegisters
                       ? query[round * tiles + tile]
-                      : b.loadMatrices(at(plan.queryAt + moved +
-                                              tile * kTile * plan.pitch,
-                                          queryBase),
-                                       /*transposed=*/false));
+                      : b.loadMatrices(
+                            at(plan.queryAt + moved + tile * kTile * plan.pitch,
+                               queryBase),
+                            /*transposed=*/false));
     for (int64_t pair = 0; pair < columns / 2; ++pair) {
       SmallVector<Value> both = b.loadMatrices(
           at(moved + pair * 16 * plan.pitch, keyBase), /*transposed=*/false);
@@ -456,16 +456,16 @@ void AttentionKernel::score(Value stage) {
   head = b.add(head, b.shiftRight(lane, 2));
   Value column = b.add(b.mul(keyGroup, b.i32(plan.keysPerWarp())),
                        b.shiftLeft(b.bitAnd(lane, b.i32(3)), 1));
-  Value base = b.add(b.mul(head, b.i32(plan.partialPitch)),
-                     b.shiftLeft(column, 2));
+  Value base =
+      b.add(b.mul(head, b.i32(plan.partialPitch)), b.shiftLeft(column, 2));
   for (int64_t tile = 0; tile < tiles; ++tile)
     for (int64_t n = 0; n < columns; ++n)
       for (int64_t half = 0; half < 2; ++half) {
         int64_t first = (tile * columns + n) * 4 + half * 2;
-        Value place = at(plan.partialAt +
-                             (tile * kTile + half * 8) * plan.partialPitch +
-                             n * 8 * 4,
-                         base);
+        Value place =
+            at(plan.partialAt + (tile * kTile + half * 8) * plan.partialPitch +
+                   n * 8 * 4,
+               base);
         b.storePair(sums[first], sums[first + 1], place);
       }
 }
@@ -521,8 +521,7 @@ void AttentionKernel::weigh(State &state) {
       words.push_back(b.pack(element, low, high));
     }
     b.storeSeveral(words, at(plan.weightsAt,
-                             b.add(b.mul(headOfThread,
-                                         b.i32(plan.weightPitch)),
+                             b.add(b.mul(headOfThread, b.i32(plan.weightPitch)),
                                    b.shiftLeft(firstKey, 1))));
     b.when(b.equal(partOfHead, b.i32(0)), [&] {
       b.storeAt(correction,
@@ -535,11 +534,10 @@ void AttentionKernel::weigh(State &state) {
   if (plan.heads() * plan.threadsPerHead() == kThreads)
     next = body();
   else
-    next = b.chooseAll(
-        b.less(headOfThread, b.i32(plan.heads())), body,
-        [&]() -> SmallVector<Value> {
-          return {state.maximum, state.total, state.seen};
-        });
+    next = b.chooseAll(b.less(headOfThread, b.i32(plan.heads())), body,
+                       [&]() -> SmallVector<Value> {
+                         return {state.maximum, state.total, state.seen};
+                       });
   state.maximum = next[0];
   state.total = next[1];
   state.seen = next[2];
@@ -556,8 +554,8 @@ void AttentionKernel::addValues(State &state) {
     for (int64_t half = 0; half < 2; ++half) {
       corrections.push_back(b.loadAt(
           f32, at(plan.correctionAt + (tile * kTile + half * 8) * 4, group)));
-      Value differs = arith::CmpFOp::create(
-          b, arith::CmpFPredicate::UNE, corrections.back(), b.f32(1.0));
+      Value differs = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE,
+                                            corrections.back(), b.f32(1.0));
       shrinks = b.bitOr(shrinks, differs);
     }
   Value anyShrinks = b.negate(b.equal(b.ballot(shrinks), b.i32(0)));
@@ -566,27 +564,26 @@ void AttentionKernel::addValues(State &state) {
       [&] {
         SmallVector<Value> smaller;
         for (auto [i, sum] : llvm::enumerate(state.sums))
-          smaller.push_back(b.mul(
-              sum, corrections[i / (columns * 4) * 2 + i % 4 / 2]));
+          smaller.push_back(
+              b.mul(sum, corrections[i / (columns * 4) * 2 + i % 4 / 2]));
         return smaller;
       },
       [&] { return state.sums; });
   Value weightBase = rowsOfA(b, lane, plan.weightPitch);
   // Matrices to transpose: keys 0, 8, 0, 8; columns 0, 0, 8, 8.
-  Value valueBase =
-      b.add(b.add(rowsOfA(b, lane, plan.pitch), state.reading),
-            b.mul(warp, b.i32(plan.columns * 2)));
+  Value valueBase = b.add(b.add(rowsOfA(b, lane, plan.pitch), state.reading),
+                          b.mul(warp, b.i32(plan.columns * 2)));
   for (int64_t step = 0; step < kKeys / 16; ++step) {
     SmallVector<SmallVector<Value>> a;
     for (int64_t tile = 0; tile < plan.tiles; ++tile)
-      a.push_back(b.loadMatrices(at(plan.weightsAt + step * 32 +
-                                        tile * kTile * plan.weightPitch,
-                                    weightBase),
-                                 /*transposed=*/false));
+      a.push_back(b.loadMatrices(
+          at(plan.weightsAt + step * 32 + tile * kTile * plan.weightPitch,
+             weightBase),
+          /*transposed=*/false));
     for (int64_t pair = 0; pair < columns / 2; ++pair) {
-      SmallVector<Value> both = b.loadMatrices(
-          at(step * 16 * plan.pitch + pair * 32, valueBase),
-          /*transposed=*/true);
+      SmallVector<Value> both =
+          b.loadMatrices(at(step * 16 * plan.pitch + pair * 32, valueBase),
+                         /*transposed=*/true);
       for (int64_t half = 0; half < 2; ++half)
         for (int64_t tile = 0; tile < plan.tiles; ++tile) {
           int64_t first = (tile * columns + pair * 2 + half) * 4;
@@ -626,8 +623,7 @@ void AttentionKernel::finish(const State &state) {
       Value own = b.mul(b.load(sink, global), b.f32(1.0 / llvm::numbers::ln2));
       Value joint = b.max(top, own);
       factor = b.exp2(b.sub(top, joint));
-      denominator =
-          b.add(b.mul(total, factor), b.exp2(b.sub(own, joint)));
+      denominator = b.add(b.mul(total, factor), b.exp2(b.sub(own, joint)));
     }
     factor = arith::DivFOp::create(b, factor, denominator);
     factor = b.select(noKey, b.f32(0.0), factor);
@@ -648,8 +644,8 @@ void AttentionKernel::writeOut(const State &state) {
   for (int64_t tile = 0; tile < plan.tiles; ++tile)
     for (int64_t half = 0; half < 2; ++half) {
       int64_t above = tile * kTile + half * 8;
-      Value factor = b.loadAt(
-          f32, at(plan.factorAt + above * 4, b.shiftLeft(group, 2)));
+      Value factor =
+          b.loadAt(f32, at(plan.factorAt + above * 4, b.shiftLeft(group, 2)));
       for (int64_t n = 0; n < columns; ++n) {
         int64_t first = (tile * columns + n) * 4 + half * 2;
         b.storeAt(b.pack(element, b.mul(state.sums[first], factor),
@@ -667,17 +663,16 @@ void AttentionKernel::writeOut(const State &state) {
       Value item = arith::RemUIOp::create(b, i, b.i32(perHead));
       Value global = b.add(firstHead, b.extend(head));
       b.when(b.less(global, b.index(heads)), [&] {
-        Value place = b.add(b.mul(head, b.i32(pitch)),
-                            b.mul(item, b.i32(values * 2)));
+        Value place =
+            b.add(b.mul(head, b.i32(pitch)), b.mul(item, b.i32(values * 2)));
         Value column = b.extend(b.mul(item, b.i32(values)));
         each(at(0, place), b.address(out, {row, global, column}));
       });
     });
   };
   auto wide = [&] {
-    overItems(valueDim / 8, 8, [&](Value from, Value to) {
-      b.store16(b.load16(from), to);
-    });
+    overItems(valueDim / 8, 8,
+              [&](Value from, Value to) { b.store16(b.load16(from), to); });
   };
   auto narrow = [&] {
     overItems(valueDim, 1, [&](Value from, Value to) {
@@ -702,11 +697,11 @@ void AttentionKernel::emitRow(Value task) {
   partOfHead = arith::RemUIOp::create(b, thread, perHead);
   Value blocks = b.index(plan.headBlocks);
   row = arith::DivUIOp::create(b, task, blocks);
-  firstHead = b.mul(arith::RemUIOp::create(b, task, blocks),
-                    b.index(plan.heads()));
+  firstHead =
+      b.mul(arith::RemUIOp::create(b, task, blocks), b.index(plan.heads()));
   length = b.toI32(columnsOf(row));
-  Value keyBlocks = arith::DivUIOp::create(
-      b, b.add(length, b.i32(kKeys - 1)), b.i32(kKeys));
+  Value keyBlocks =
+      arith::DivUIOp::create(b, b.add(length, b.i32(kKeys - 1)), b.i32(kKeys));
 
   loadQuery();
   b.commitCopies();
@@ -731,26 +726,26 @@ void AttentionKernel::emitRow(Value task) {
   start.slot = slotOf(b.i32(ahead));
   start.reading = b.i32(0);
   start.writing = b.i32(ahead * plan.stageBytes);
-  SmallVector<Value> end = b.loop32(
-      keyBlocks, flatten(start),
-      [&](Value i, ValueRange carried) -> SmallVector<Value> {
-        State state = unflatten(carried);
-        b.waitCopies(ahead - 1);
-        b.barrier();
-        Value coming = b.add(i, b.i32(ahead));
-        b.when(b.less(coming, keyBlocks),
-               [&] { gather(state.slot, state.writing); });
-        b.commitCopies();
-        state.slot = slotOf(b.add(coming, b.i32(1)));
-        score(state.reading);
-        b.barrier();
-        weigh(state);
-        b.barrier();
-        addValues(state);
-        state.reading = nextStage(state.reading);
-        state.writing = nextStage(state.writing);
-        return flatten(state);
-      });
+  SmallVector<Value> end =
+      b.loop32(keyBlocks, flatten(start),
+               [&](Value i, ValueRange carried) -> SmallVector<Value> {
+                 State state = unflatten(carried);
+                 b.waitCopies(ahead - 1);
+                 b.barrier();
+                 Value coming = b.add(i, b.i32(ahead));
+                 b.when(b.less(coming, keyBlocks),
+                        [&] { gather(state.slot, state.writing); });
+                 b.commitCopies();
+                 state.slot = slotOf(b.add(coming, b.i32(1)));
+                 score(state.reading);
+                 b.barrier();
+                 weigh(state);
+                 b.barrier();
+                 addValues(state);
+                 state.reading = nextStage(state.reading);
+                 state.writing = nextStage(state.writing);
+                 return flatten(state);
+               });
   State state = unflatten(end);
   finish(state);
   b.barrier(); // stages are free, factors are there
@@ -778,8 +773,7 @@ void AttentionKernel::emit() {
 }
 
 LogicalResult mlir::shardq::verifySparseMlaKernel(SparseMlaOp op) {
-  Type element =
-      cast<ShapedType>(op.getKv().getType()).getElementType();
+  Type element = cast<ShapedType>(op.getKv().getType()).getElementType();
   if (!element.isBF16() && !element.isF16())
     return op.emitOpError("has 'kv' of ")
            << element << ", expected bf16 or f16 for a GPU";

@@ -43,8 +43,8 @@ struct Plan {
 /// Writes the kernel.
 class IndexerKernel {
 public:
-  IndexerKernel(KernelBuilder &b, IndexerOp op, ValueRange args,
-                Value firstRow, Value scores);
+  IndexerKernel(KernelBuilder &b, IndexerOp op, ValueRange args, Value firstRow,
+                Value scores);
   void emit();
 
 private:
@@ -55,8 +55,7 @@ private:
   Value keyRow(Value request, Value position);
   Value fromLane(Value index, Value lane);
   Keys loadKeys(Value ownRow, int64_t firstChunk, int64_t chunks);
-  SmallVector<Value> loadWide(Value keyRow, int64_t firstChunk,
-                              int64_t chunks);
+  SmallVector<Value> loadWide(Value keyRow, int64_t firstChunk, int64_t chunks);
   SmallVector<Value> loadNarrow(Value keyRow, int64_t firstChunk,
                                 int64_t chunks);
   void transpose(MutableArrayRef<Value> words);
@@ -97,9 +96,9 @@ static Plan makePlan(IndexerOp op) {
 
 IndexerKernel::IndexerKernel(KernelBuilder &b, IndexerOp op, ValueRange args,
                              Value firstRow, Value scores)
-    : b(b), op(op), q(args[0]), weights(args[1]), keys(args[2]),
-      table(args[3]), req(args[4]), visible(args[5]), firstRow(firstRow),
-      scores(scores), plan(makePlan(op)) {
+    : b(b), op(op), q(args[0]), weights(args[1]), keys(args[2]), table(args[3]),
+      req(args[4]), visible(args[5]), firstRow(firstRow), scores(scores),
+      plan(makePlan(op)) {
   auto type = cast<MemRefType>(q.getType());
   heads = type.getDimSize(1);
   dim = type.getDimSize(2);
@@ -119,11 +118,9 @@ void IndexerKernel::stageRow(Value row, Value buffer) {
       Value chunk = arith::RemUIOp::create(b, i, b.i32(padded));
       Value known = b.less(chunk, b.i32(chunks));
       Value from = b.select(known, b.shiftLeft(chunk, 3), b.i32(0));
-      Value to =
-          b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(chunk, 4));
+      Value to = b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(chunk, 4));
       b.copyAsync16(b.advance(base, to),
-                    b.address(q, {row, b.extend(head), b.extend(from)}),
-                    known);
+                    b.address(q, {row, b.extend(head), b.extend(from)}), known);
     });
   };
   auto narrow = [&] {
@@ -135,8 +132,7 @@ void IndexerKernel::stageRow(Value row, Value buffer) {
           b.less(column, b.i32(dim)),
           [&] { return b.load(q, {row, b.extend(head), b.extend(column)}); },
           [&] { return none; });
-      Value to =
-          b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(column, 1));
+      Value to = b.add(b.mul(head, b.i32(plan.pitch)), b.shiftLeft(column, 1));
       b.storeAt(value, b.advance(base, to));
     });
   };
@@ -168,8 +164,8 @@ Value IndexerKernel::keyRow(Value request, Value position) {
       [&] {
         Value entry = b.toIndex(b.load(table, {request, block}));
         Value row = b.add(b.mul(entry, b.index(op.getBlockStride())), inside);
-        Value exists = b.both(b.lessEqual(zero, entry),
-                              b.less(row, b.dim(keys, 0)));
+        Value exists =
+            b.both(b.lessEqual(zero, entry), b.less(row, b.dim(keys, 0)));
         return b.select(exists, row, none);
       },
       [&] { return none; });
@@ -209,16 +205,14 @@ SmallVector<Value> IndexerKernel::loadWide(Value keyRow, int64_t firstChunk,
         llvm::append_range(words, four());
       else
         llvm::append_range(
-            words,
-            b.chooseAll(b.less(b.add(column, b.index(chunk * kChunk)),
-                               b.index(dim)),
-                        four, [&] { return nothing; }));
+            words, b.chooseAll(b.less(b.add(column, b.index(chunk * kChunk)),
+                                      b.index(dim)),
+                               four, [&] { return nothing; }));
     }
     return words;
   };
-  return b.chooseAll(b.lessEqual(b.index(0), keyRow), load, [&] {
-    return SmallVector<Value>(chunks * 4, b.i32(0));
-  });
+  return b.chooseAll(b.lessEqual(b.index(0), keyRow), load,
+                     [&] { return SmallVector<Value>(chunks * 4, b.i32(0)); });
 }
 
 SmallVector<Value> IndexerKernel::loadNarrow(Value keyRow, int64_t firstChunk,
@@ -276,11 +270,11 @@ IndexerKernel::Keys IndexerKernel::loadKeys(Value ownRow, int64_t firstChunk,
                                      : loadNarrow(row, firstChunk, chunks));
     return words;
   };
-  SmallVector<Value> words =
-      keysAreWide ? b.chooseAll(
-                        keysAreWide, [&] { return load(true); },
-                        [&] { return load(false); })
-                  : load(false);
+  SmallVector<Value> words = keysAreWide
+                                 ? b.chooseAll(
+                                       keysAreWide, [&] { return load(true); },
+                                       [&] { return load(false); })
+                                 : load(false);
   Keys operands;
   for (int64_t chunk = 0; chunk < chunks; ++chunk)
     for (int64_t n = 0; n < kColumns; ++n) {
@@ -329,8 +323,7 @@ void IndexerKernel::scoreRow(Value row, Value buffer, Value ownRow,
             int64_t at = (tile * kColumns + n) * 4;
             SmallVector<Value> next = b.multiplyMatrices(
                 element, a,
-                operands.slice((step / 2 * kColumns + n) * 4 + step % 2 * 2,
-                               2),
+                operands.slice((step / 2 * kColumns + n) * 4 + step % 2 * 2, 2),
                 ValueRange(dots).slice(at, 4));
             llvm::copy(next, dots.begin() + at);
           }
@@ -368,7 +361,8 @@ void IndexerKernel::scoreRow(Value row, Value buffer, Value ownRow,
     }
     sums = kept;
   }
-  // Lane bits 4 and 3 say which 8 keys, bits 1 and 0 which two, bit 2 which one.
+  // Lane bits 4 and 3 say which 8 keys, bits 1 and 0 which two, bit 2 which
+  // one.
   Value key = b.bitAnd(lane, b.i32(24));
   key = b.add(key, b.shiftLeft(quarter, 1));
   key = b.add(key, b.bitAnd(group, b.i32(1)));
@@ -382,54 +376,38 @@ void IndexerKernel::scoreRow(Value row, Value buffer, Value ownRow,
   bits = b.select(b.equal(exists, b.i32(0)), b.i32(int64_t(kNoKey)), bits);
   Value position =
       b.extend(b.add(b.add(firstKey, b.mul(warp, b.i32(kKeysPerWarp))), key));
-  Value seen = b.min(b.toIndex(b.load(visible, b.add(firstRow, row))),
-                     b.dim(scores, 1));
+  Value seen =
+      b.min(b.toIndex(b.load(visible, b.add(firstRow, row))), b.dim(scores, 1));
   b.when(b.less(position, seen),
          [&] { b.store(b.bits(f32, bits), scores, {row, position}); });
 }
 
 void IndexerKernel::emitTask(Value group, Value tile) {
-  Value one = b.index(1);
+  Value zero = b.i32(0);
   firstKey = b.toI32(b.mul(tile, b.index(kKeys)));
   Value begin = b.mul(group, b.index(kRows));
-  Value end = b.min(numRows, b.add(begin, b.index(kRows)));
   int64_t resident = plan.dim > kResident ? 0 : plan.dim / kChunk;
 
-  // Rows that see none of the positions are passed over. The next one that
-  // does, at or behind `row`, or `end`.
-  auto nextRow = [&](Value row) {
-    auto loop = scf::WhileOp::create(
-        b, TypeRange{b.getIndexType()}, ValueRange{row},
-        [&](OpBuilder &nested, Location, ValueRange state) {
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPointToEnd(nested.getInsertionBlock());
-          Value sees = b.choose(
-              b.less(state[0], end),
-              [&] {
-                Value seen = b.load(visible, b.add(firstRow, state[0]));
-                return b.lessEqual(seen, firstKey);
-              },
-              [&]() -> Value {
-                return arith::ConstantOp::create(b, b.getBoolAttr(false));
-              });
-          scf::ConditionOp::create(b, sees, state);
-        },
-        [&](OpBuilder &nested, Location, ValueRange state) {
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPointToEnd(nested.getInsertionBlock());
-          scf::YieldOp::create(b, ValueRange{b.add(state[0], one)});
-        });
-    return loop.getResult(0);
+  // A bit for each row that sees one of the positions: others are passed over.
+  Value laneRow = b.add(begin, b.extend(lane));
+  Value isRow = b.both(b.less(lane, b.i32(kRows)), b.less(laneRow, numRows));
+  Value seen = b.choose(
+      isRow, [&] { return b.load(visible, b.add(firstRow, laneRow)); },
+      [&] { return zero; });
+  Value seeing = b.ballot(b.less(firstKey, seen));
+  auto firstOf = [&](Value rows) {
+    Value bit = LLVM::CountTrailingZerosOp::create(b, i32, rows,
+                                                   /*is_zero_poison=*/false);
+    return b.add(begin, b.extend(bit));
   };
+  auto any = [&](Value rows) { return b.negate(b.equal(rows, zero)); };
 
-  Value first = nextRow(begin);
-  b.when(b.less(first, end), [&] {
-    stageRow(b.add(firstRow, first), b.i32(0));
-    b.commitCopies();
-  });
-  // The row at hand, its buffer, the request whose keys are in registers; where
-  // key `lane` of this warp lies, and the keys.
-  SmallVector<Value> state{first, b.i32(0), b.index(-2), b.index(-1)};
+  b.when(any(seeing),
+         [&] { stageRow(b.add(firstRow, firstOf(seeing)), zero); });
+  b.commitCopies();
+  // The rows to come and their first one's buffer; the request whose keys are
+  // in registers, where key `lane` of this warp lies, and the keys.
+  SmallVector<Value> state{seeing, zero, b.index(-2), b.index(-1)};
   state.append(resident * kColumns * 4, b.i32(0));
   SmallVector<Type> types = llvm::to_vector(
       llvm::map_range(state, [](Value value) { return value.getType(); }));
@@ -438,27 +416,26 @@ void IndexerKernel::emitTask(Value group, Value tile) {
       [&](OpBuilder &nested, Location, ValueRange state) {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToEnd(nested.getInsertionBlock());
-        scf::ConditionOp::create(b, b.less(state[0], end), state);
+        scf::ConditionOp::create(b, any(state[0]), state);
       },
       [&](OpBuilder &nested, Location, ValueRange state) {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToEnd(nested.getInsertionBlock());
-        Value row = state[0], buffer = state[1], loaded = state[2];
-        Value following = nextRow(b.add(row, one));
+        Value row = firstOf(state[0]), buffer = state[1], loaded = state[2];
+        Value following = b.bitAnd(state[0], b.sub(state[0], b.i32(1)));
         Value other = b.sub(b.i32(1), buffer);
-        b.when(b.less(following, end),
-               [&] { stageRow(b.add(firstRow, following), other); });
+        b.when(any(following),
+               [&] { stageRow(b.add(firstRow, firstOf(following)), other); });
         b.commitCopies();
         // What has no request has no keys either, whichever number it is.
-        Value request = b.max(b.index(-1),
-                              b.toIndex(b.load(req, b.add(firstRow, row))));
+        Value request =
+            b.max(b.index(-1), b.toIndex(b.load(req, b.add(firstRow, row))));
         SmallVector<Value> held = b.chooseAll(
             b.equal(request, loaded),
             [&] { return SmallVector<Value>(state.drop_front(3)); },
             [&] {
-              Value position =
-                  b.add(b.add(firstKey, b.mul(warp, b.i32(kKeysPerWarp))),
-                        lane);
+              Value position = b.add(
+                  b.add(firstKey, b.mul(warp, b.i32(kKeysPerWarp))), lane);
               SmallVector<Value> values{keyRow(request, position)};
               if (resident)
                 llvm::append_range(values, loadKeys(values[0], 0, resident));
@@ -485,14 +462,14 @@ void IndexerKernel::emit() {
   }
   // Queries of heads that do not exist.
   if (plan.heads != heads) {
-    Value zeros = arith::ConstantOp::create(
-        b, b.getZeroAttr(VectorType::get({4}, i32)));
+    Value zeros =
+        arith::ConstantOp::create(b, b.getZeroAttr(VectorType::get({4}, i32)));
     int64_t chunks = plan.pitch / 16;
     for (int64_t buffer = 0; buffer < 2; ++buffer)
       b.overThreads(zero, b.index((plan.heads - heads) * chunks), [&](Value i) {
-        b.store16(zeros, b.advance(b.advance(memory, b.mul(i, b.index(16))),
-                                   buffer * plan.bufferBytes +
-                                       heads * plan.pitch));
+        b.store16(zeros,
+                  b.advance(b.advance(memory, b.mul(i, b.index(16))),
+                            buffer * plan.bufferBytes + heads * plan.pitch));
       });
   }
   numRows = b.min(b.dim(scores, 0), b.sub(b.dim(q, 0), firstRow));

@@ -45,9 +45,10 @@ void KernelBuilder::overGrid(Value begin, Value end, Body body) {
 }
 
 Value KernelBuilder::shared(ArrayRef<int64_t> shape, Type element) {
-  auto space = gpu::AddressSpaceAttr::get(getContext(),
-                                          gpu::AddressSpace::Workgroup);
-  auto type = MemRefType::get(shape, element, MemRefLayoutAttrInterface(), space);
+  auto space =
+      gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
+  auto type =
+      MemRefType::get(shape, element, MemRefLayoutAttrInterface(), space);
   Operation *parent = getInsertionBlock()->getParentOp();
   while (!isa<gpu::LaunchOp, gpu::GPUFuncOp>(parent))
     parent = parent->getParentOp();
@@ -57,8 +58,8 @@ Value KernelBuilder::shared(ArrayRef<int64_t> shape, Type element) {
 }
 
 Value KernelBuilder::dynamicShared() {
-  auto space = gpu::AddressSpaceAttr::get(getContext(),
-                                          gpu::AddressSpace::Workgroup);
+  auto space =
+      gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
   auto type = MemRefType::get({ShapedType::kDynamic}, getI8Type(),
                               MemRefLayoutAttrInterface(), space);
   return gpu::DynamicSharedMemoryOp::create(*this, type);
@@ -66,11 +67,9 @@ Value KernelBuilder::dynamicShared() {
 
 Value KernelBuilder::address(Value buffer, ValueRange indices) {
   auto type = cast<MemRefType>(buffer.getType());
-  auto space =
-      dyn_cast_or_null<gpu::AddressSpaceAttr>(type.getMemorySpace());
+  auto space = dyn_cast_or_null<gpu::AddressSpaceAttr>(type.getMemorySpace());
   bool isShared = space && space.getValue() == gpu::AddressSpace::Workgroup;
-  Value start =
-      memref::ExtractAlignedPointerAsIndexOp::create(*this, buffer);
+  Value start = memref::ExtractAlignedPointerAsIndexOp::create(*this, buffer);
   auto pointer = LLVM::LLVMPointerType::get(
       getContext(), isShared ? kSharedSpace : kGlobalSpace);
   Value base =
@@ -196,9 +195,10 @@ void KernelBuilder::overThreads32(Value end, Body body) {
   stride(threadAnew(), end, i32(threads), body);
 }
 
-SmallVector<Value> KernelBuilder::chooseAll(
-    Value condition, llvm::function_ref<SmallVector<Value>()> then,
-    llvm::function_ref<SmallVector<Value>()> otherwise) {
+SmallVector<Value>
+KernelBuilder::chooseAll(Value condition,
+                         llvm::function_ref<SmallVector<Value>()> then,
+                         llvm::function_ref<SmallVector<Value>()> otherwise) {
   auto branch = [this](llvm::function_ref<SmallVector<Value>()> body) {
     return [this, body](OpBuilder &nested, Location) {
       InsertionGuard guard(*this);
@@ -207,7 +207,8 @@ SmallVector<Value> KernelBuilder::chooseAll(
       scf::YieldOp::create(*this, values);
     };
   };
-  auto op = scf::IfOp::create(*this, condition, branch(then), branch(otherwise));
+  auto op =
+      scf::IfOp::create(*this, condition, branch(then), branch(otherwise));
   return SmallVector<Value>(op.getResults());
 }
 
@@ -240,10 +241,10 @@ SmallVector<Value> KernelBuilder::loadMatrices(Value pointer, bool transposed) {
   SmallVector<Type> four(4, getI32Type());
   auto type = LLVM::LLVMStructType::getLiteral(getContext(), four);
   auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
-  Value loaded = NVVM::LdMatrixOp::create(
-      *this, type, pointer, 4,
-      transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row, shape,
-      NVVM::LdStMatrixEltType::B16);
+  Value loaded = NVVM::LdMatrixOp::create(*this, type, pointer, 4,
+                                          transposed ? NVVM::MMALayout::col
+                                                     : NVVM::MMALayout::row,
+                                          shape, NVVM::LdStMatrixEltType::B16);
   SmallVector<Value> parts;
   for (int64_t i = 0; i < 4; ++i)
     parts.push_back(LLVM::ExtractValueOp::create(*this, loaded, i));
@@ -286,11 +287,10 @@ static Value emitAssembly(LoopBuilder &b, Type type, ValueRange operands,
                           bool hasEffects) {
   auto dialect =
       LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT);
-  return LLVM::InlineAsmOp::create(b, TypeRange{type}, operands, text,
-                                   constraints, hasEffects,
-                                   /*is_align_stack=*/false,
-                                   LLVM::tailcallkind::TailCallKind::None,
-                                   dialect, ArrayAttr())
+  return LLVM::InlineAsmOp::create(
+             b, TypeRange{type}, operands, text, constraints, hasEffects,
+             /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+             dialect, ArrayAttr())
       .getResult(0);
 }
 Value KernelBuilder::threadAnew() {

@@ -18,8 +18,8 @@ inline constexpr int64_t kWarp = 32;
 class KernelBuilder : public LoopBuilder {
 public:
   /// `threads` is how many threads a block has.
-  KernelBuilder(Location loc, OpBuilder::Listener *listener, MLIRContext *context,
-                int64_t threads);
+  KernelBuilder(Location loc, OpBuilder::Listener *listener,
+                MLIRContext *context, int64_t threads);
 
   int64_t numThreads() const { return threads; }
   Value thread();
@@ -78,9 +78,9 @@ public:
   /// LoopBuilder::loop and overThreads from 0 with a counter of i32.
   SmallVector<Value> loop32(Value end, ValueRange inits, CarryingBody body);
   void overThreads32(Value end, Body body);
-  SmallVector<Value> chooseAll(Value condition,
-                               llvm::function_ref<SmallVector<Value>()> then,
-                               llvm::function_ref<SmallVector<Value>()> otherwise);
+  SmallVector<Value>
+  chooseAll(Value condition, llvm::function_ref<SmallVector<Value>()> then,
+            llvm::function_ref<SmallVector<Value>()> otherwise);
 
   //===--- Warps: called by all lanes -------------------------------------===//
 
@@ -91,8 +91,8 @@ public:
   /// The thread, read anew: what is computed from it stays in the loop where it
   /// is needed, and does not take up registers in the others.
   Value threadAnew();
-  /// Another lane's i32 or f32: that of lane ^ mask, of lane - distance (its own
-  /// where there is none), of a given lane.
+  /// Another lane's i32 or f32: that of lane ^ mask, of lane - distance (its
+  /// own where there is none), of a given lane.
   Value shuffleXor(Value value, int64_t mask);
   Value shuffleUp(Value value, int64_t distance);
   Value shuffleFrom(Value value, Value lane);

@@ -113,12 +113,11 @@ Value TopKKernel::scoreAt(Value position) {
 void TopKKernel::zeroHistograms() {
   Value zeros = arith::ConstantOp::create(
       b, b.getZeroAttr(VectorType::get({4}, b.getI32Type())));
-  b.overThreads(b.index(0), b.index((kSumsAt - kHistogramsAt) / 16),
-                [&](Value i) {
-                  b.store16(zeros, b.advance(b.advance(memory,
-                                                       b.mul(i, b.index(16))),
-                                             kHistogramsAt));
-                });
+  b.overThreads(
+      b.index(0), b.index((kSumsAt - kHistogramsAt) / 16), [&](Value i) {
+        b.store16(zeros, b.advance(b.advance(memory, b.mul(i, b.index(16))),
+                                   kHistogramsAt));
+      });
 }
 
 /// All scores of the row from global memory, any order. Where `keep`, keys are
@@ -157,8 +156,8 @@ void TopKKernel::sweepWide(Take take, bool keep) {
               keys.push_back(key(score));
             if (keep) {
               b.when(fits, [&] {
-                b.storeSeveral(
-                    keys, b.advance(memory, b.shiftLeft(positions[i], 4)));
+                b.storeSeveral(keys,
+                               b.advance(memory, b.shiftLeft(positions[i], 4)));
               });
             }
             for (Value each : keys)
@@ -194,16 +193,16 @@ void TopKKernel::sweepNarrow(Take take, bool keep) {
 /// All keys of the row from shared memory, any order.
 void TopKKernel::sweepShared(Take take) {
   Value quads = b.shiftRight(length, 2);
-  scf::ForOp::create(
-      b, thread, quads, b.i32(kThreads), ValueRange{},
-      [&](OpBuilder &nested, Location, Value quad, ValueRange) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(nested.getInsertionBlock());
-        Value place = b.advance(memory, b.shiftLeft(quad, 4));
-        for (Value each : b.loadSeveral(b.getI32Type(), 4, place))
-          take(each);
-        scf::YieldOp::create(b);
-      });
+  scf::ForOp::create(b, thread, quads, b.i32(kThreads), ValueRange{},
+                     [&](OpBuilder &nested, Location, Value quad, ValueRange) {
+                       OpBuilder::InsertionGuard guard(b);
+                       b.setInsertionPointToEnd(nested.getInsertionBlock());
+                       Value place = b.advance(memory, b.shiftLeft(quad, 4));
+                       for (Value each :
+                            b.loadSeveral(b.getI32Type(), 4, place))
+                         take(each);
+                       scf::YieldOp::create(b);
+                     });
   Value rest = b.add(b.shiftLeft(quads, 2), thread);
   b.when(b.less(rest, length),
          [&] { take(b.loadAt(b.getI32Type(), sharedWord(0, rest))); });
@@ -305,8 +304,8 @@ std::pair<Value, Value> TopKKernel::select() {
           Value upper = prefix;
           auto countNext = [&](Value each) {
             b.when(b.equal(b.shiftRight(each, above), upper), [&] {
-              count(histogram, b.bitAnd(b.shiftRight(each, shift),
-                                        b.i32(bins - 1)));
+              count(histogram,
+                    b.bitAnd(b.shiftRight(each, shift), b.i32(bins - 1)));
             });
           };
           b.when(
@@ -415,9 +414,9 @@ void TopKKernel::write(Value threshold, Value ties) {
               });
               Value next = b.bitXor(mask, lowest);
               scf::YieldOp::create(
-                  b, ValueRange{next,
-                                b.add(state[1], b.select(takes, one, zero)),
-                                b.sub(state[2], b.select(isTie, one, zero))});
+                  b,
+                  ValueRange{next, b.add(state[1], b.select(takes, one, zero)),
+                             b.sub(state[2], b.select(isTie, one, zero))});
             });
         scf::YieldOp::create(b, ValueRange{b.add(carried[0], low(total)),
                                            b.add(carried[1], high(total))});
@@ -454,13 +453,13 @@ void TopKKernel::emit(Value visible, Value firstRow) {
       zeroHistograms();
       b.barrier();
       auto [threshold, ties] = select();
+      // No barrier for the next row: the one behind its zeros keeps its keys
+      // from overtaking, and histograms were read several barriers ago.
       write(threshold, ties);
-      b.barrier(); // shared memory is free again
     };
     if (holes)
       return general();
-    b.when(
-        b.lessEqual(length, b.i32(k)), [&] { writeAll(); }, general);
+    b.when(b.lessEqual(length, b.i32(k)), [&] { writeAll(); }, general);
   });
 }
 
