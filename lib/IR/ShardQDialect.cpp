@@ -103,6 +103,7 @@ LogicalResult ShardQDialect::verifyOperationAttribute(Operation *op,
                                                       NamedAttribute attr) {
   // Their contents are read, and checked, by one pass.
   if (attr.getName() == kKernelsAttrName ||
+      attr.getName() == kResidentBlocksAttrName ||
       attr.getName() == kResourcesAttrName ||
       attr.getName() == kEntryPointAttrName)
     return success();

@@ -118,15 +118,15 @@ void mlir::shardq::buildShardQToNVVMPipeline(
   manager.addPass(createShardQKernelsToPtx(ptx));
 
   // Host code: calls of the runtime, with the machine code beside them.
-  manager.addPass(createConvertLaunchesToRuntime());
-  ShardQAssembleKernelsOptions assemble;
-  assemble.ptxas = options.ptxas;
-  manager.addPass(createShardQAssembleKernels(assemble));
   if (options.entryPoints) {
     ShardQEmitEntryPointsOptions entryPoints;
     entryPoints.device = "cuda";
     manager.addPass(createShardQEmitEntryPoints(entryPoints));
   }
+  manager.addPass(createConvertLaunchesToRuntime());
+  ShardQAssembleKernelsOptions assemble;
+  assemble.ptxas = options.ptxas;
+  manager.addPass(createShardQAssembleKernels(assemble));
   addHostPasses(manager);
 }
 

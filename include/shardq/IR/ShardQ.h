@@ -49,9 +49,13 @@ struct PeerMemoryResource : SideEffects::Resource::Base<PeerMemoryResource> {
 inline constexpr StringLiteral kSplitAttrName = "shardq.split";
 /// Unit attribute of function arguments: the callee writes a result there.
 inline constexpr StringLiteral kResultAttrName = "shardq.result";
-/// Op attributes of lowered GPU modules: the kernels that a binary has, and what
-/// each of them takes; see --shardq-assemble-kernels.
+/// Op attributes of lowered GPU modules: the kernels that a binary has, and
+/// what each of them takes; see --shardq-assemble-kernels.
 inline constexpr StringLiteral kKernelsAttrName = "shardq.kernels";
+/// Module attribute between two GPU passes: blocks of a kernel that a
+/// multiprocessor is to hold, by name.
+inline constexpr StringLiteral kResidentBlocksAttrName =
+    "shardq.resident_blocks";
 inline constexpr StringLiteral kResourcesAttrName = "shardq.resources";
 /// Op attribute of a function that C code calls: what it takes; see
 /// --shardq-emit-entry-points.

@@ -2,8 +2,8 @@
 //
 // One walk over a function in program order. Branches on device values are laid
 // flat, and each op that touches memory becomes a `gpu.launch` whose body first
-// computes the device values it needs, and does nothing where its branch was not
-// taken. docs/Rationale.md, "The GPU target".
+// computes the device values it needs, and does nothing where its branch was
+// not taken. docs/Rationale.md, "The GPU target".
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,13 +12,14 @@
 #include "FreeBuffers.h"
 #include "Kernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Iterators.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
@@ -31,11 +32,39 @@ using namespace mlir::shardq;
 
 namespace {
 
+/// Names that outlining will find free, and what is to be known of the kernels
+/// then.
+class KernelNames {
+public:
+  explicit KernelNames(ModuleOp module) : module(module) {}
+
+  StringAttr add(const llvm::Twine &wanted, const KernelShape &shape) {
+    std::string name = wanted.str();
+    for (int64_t i = 0; !used.insert(name).second; ++i)
+      name = (wanted + "_" + llvm::Twine(i)).str();
+    Builder b(module.getContext());
+    resident.push_back(b.getNamedAttr(
+        name, b.getI32IntegerAttr(static_cast<int32_t>(shape.residentBlocks))));
+    return b.getStringAttr(name);
+  }
+
+  void note() {
+    module->setAttr(kResidentBlocksAttrName,
+                    DictionaryAttr::get(module.getContext(), resident));
+  }
+
+private:
+  ModuleOp module;
+  llvm::StringSet<> used;
+  SmallVector<NamedAttribute> resident;
+};
+
 /// Lowers one function.
 class FunctionLowering {
 public:
-  FunctionLowering(func::FuncOp function, int64_t scratchBytes)
-      : function(function), scratchBytes(scratchBytes),
+  FunctionLowering(func::FuncOp function, int64_t scratchBytes,
+                   KernelNames &names)
+      : function(function), scratchBytes(scratchBytes), names(names),
         context(function.getContext()) {}
 
   LogicalResult run();
@@ -63,10 +92,13 @@ private:
 
   func::FuncOp function;
   int64_t scratchBytes;
+  KernelNames &names;
   MLIRContext *context;
   DeviceValues values;
   Value device;
   SmallVector<Operation *> lowered;
+  /// Among them those that a launch in front of them has taken along.
+  llvm::SmallPtrSet<Operation *, 4> launched;
 };
 
 struct ConvertShardQToGPUPass
@@ -126,7 +158,8 @@ static SmallVector<memref::CopyOp> getOnlyCopiesInto(BlockArgument result) {
   return copies;
 }
 
-/// `copy %if#0, %result` behind a branch becomes a copy at the end of each side.
+/// `copy %if#0, %result` behind a branch becomes a copy at the end of each
+/// side.
 static bool sinkIntoBranch(memref::CopyOp copy) {
   auto branch = copy.getSource().getDefiningOp<scf::IfOp>();
   if (!branch || branch->getBlock() != copy->getBlock() ||
@@ -225,7 +258,8 @@ LogicalResult FunctionLowering::flatten(scf::IfOp op, Value predicate) {
     if (result.use_empty())
       continue;
     result.replaceAllUsesWith(
-        arith::SelectOp::create(b, loc, condition, then, otherwise).getResult());
+        arith::SelectOp::create(b, loc, condition, then, otherwise)
+            .getResult());
   }
   op.erase();
   if (failed(lowerOps(ops[0], taken)))
@@ -277,12 +311,11 @@ LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
     }
     sizes.push_back(known);
   }
-  Value whole = memref::AllocOp::create(b, loc, type, bounds,
-                                        op.getAlignmentAttr());
+  Value whole =
+      memref::AllocOp::create(b, loc, type, bounds, op.getAlignmentAttr());
   SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0));
   SmallVector<OpFoldResult> ones(type.getRank(), b.getIndexAttr(1));
-  Value view =
-      memref::SubViewOp::create(b, loc, whole, offsets, sizes, ones);
+  Value view = memref::SubViewOp::create(b, loc, whole, offsets, sizes, ones);
   if (view.getType() != type)
     view = memref::CastOp::create(b, loc, type, view);
   op.replaceAllUsesWith(view);
@@ -313,8 +346,9 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
     return Value(arith::ConstantIndexOp::create(b, loc, 1));
   Value rows = values.getDimBound(b, loc, buffer, 0);
   if (!rows)
-    return op->emitOpError("has a number of rows that only the device knows, and "
-                           "the function has no step that bounds it");
+    return op->emitOpError(
+        "has a number of rows that only the device knows, and "
+        "the function has no step that bounds it");
   return rows;
 }
 
@@ -337,7 +371,7 @@ void FunctionLowering::launch(Operation *op, Twine name,
       b, loc, blocks, one, one, threads, one, one, shared, Type(), ValueRange{},
       TypeRange{}, TypeRange{}, Value(), Value(), Value(),
       FlatSymbolRefAttr::get(context, kKernelModuleName),
-      FlatSymbolRefAttr::get(context, name.str()));
+      FlatSymbolRefAttr::get(names.add(name, shape)));
   KernelBuilder k(loc, b.getListener(), context, shape.threads);
   k.setInsertionPointToStart(&op_.getBody().front());
   Operation *end = gpu::TerminatorOp::create(k);
@@ -386,7 +420,8 @@ LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
       b, loc, arith::MinSIOp::create(b, loc, chunk, *rows), one);
   auto type = MemRefType::get({ShapedType::kDynamic, ShapedType::kDynamic},
                               b.getF32Type());
-  Value scores = memref::AllocOp::create(b, loc, type, ValueRange{chunk, width});
+  Value scores =
+      memref::AllocOp::create(b, loc, type, ValueRange{chunk, width});
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   auto loop = scf::ForOp::create(b, loc, zero, *rows, chunk);
   // Launches are made in front of an op, which the loop's end is.
@@ -413,8 +448,7 @@ LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
   if (failed(rows))
     return failure();
   launch(op, getKernelName(op), getTopKShape(op.getK()), *rows,
-         op->getOperands(), predicate,
-         [&](KernelBuilder &k, ValueRange args) {
+         op->getOperands(), predicate, [&](KernelBuilder &k, ValueRange args) {
            emitTopKKernel(k, op.getK(), /*holes=*/false, args[0], args[1],
                           k.index(0), args[2]);
          });
@@ -431,20 +465,18 @@ LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
   Value cell = memref::AllocOp::create(b, loc, type);
   SmallVector<Value> operands(op->getOperands());
   operands.push_back(cell);
-  launch(op, getKernelName(op), getRowShape(op),
-         arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
-         [&](KernelBuilder &k, ValueRange args) {
-           emitRowKernel(k, op, args);
-         });
+  launch(
+      op, getKernelName(op), getRowShape(op),
+      arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
+      [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   Value number = memref::LoadOp::create(b, loc, cell, zero);
   Value result;
   if (op->getResult(0).getType().isIndex())
     result = arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
   else
-    result = arith::CmpIOp::create(
-        b, loc, arith::CmpIPredicate::ne, number,
-        arith::ConstantIntOp::create(b, loc, 0, 64));
+    result = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, number,
+                                   arith::ConstantIntOp::create(b, loc, 0, 64));
   op->getResult(0).replaceAllUsesWith(result);
   lowered.push_back(op);
   return success();
@@ -501,8 +533,8 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   Value rows = op.getRows() ? getWhole(op.getRows()) : Value();
   if (!value || (op.getRows() && !rows))
     return op.emitOpError("looks at a value whose place only the device knows");
-  Value count = memref::AllocOp::create(b, loc,
-                                        MemRefType::get({1}, b.getI64Type()));
+  Value count =
+      memref::AllocOp::create(b, loc, MemRefType::get({1}, b.getI64Type()));
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
   auto store = [&](Value taken, Value number, Value condition) {
     SmallVector<Value> operands{number};
@@ -523,7 +555,28 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   return success();
 }
 
+/// The signal and wait that directly follow a push: an exchange that nothing
+/// overlaps, which one kernel can do.
+static std::pair<SignalOp, WaitOp> getRestOfExchange(PushOp push) {
+  auto signal = dyn_cast_or_null<SignalOp>(push->getNextNode());
+  auto wait =
+      signal ? dyn_cast_or_null<WaitOp>(signal->getNextNode()) : WaitOp();
+  auto belongs = [&](auto op) {
+    return op.getChannel() == push.getChannel() &&
+           op.getExchange() == push.getExchange() &&
+           op.getDirection() == push.getDirection() &&
+           op.getMeshAttr() == push.getMeshAttr() &&
+           op.getAxis() == push.getAxis() &&
+           op.getOffsets() == push.getOffsets();
+  };
+  if (!wait || !belongs(signal) || !belongs(wait))
+    return {};
+  return {signal, wait};
+}
+
 LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
+  if (launched.contains(op))
+    return success();
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (values.isDevice(branch.getCondition()))
       return flatten(branch, predicate);
@@ -534,8 +587,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     return success();
   }
   if (auto loop = dyn_cast<scf::ForOp>(op)) {
-    for (Value bound : {loop.getLowerBound(), loop.getUpperBound(),
-                        loop.getStep()})
+    for (Value bound :
+         {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()})
       if (values.isDevice(bound))
         return op->emitOpError("has a bound that only the device knows");
     if (failed(lowerOps(getOps(*loop.getBody()), predicate)))
@@ -595,6 +648,20 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     FailureOr<Value> rows = getRows(op);
     if (failed(rows))
       return failure();
+    if (auto push = dyn_cast<PushOp>(op)) {
+      auto [signal, wait] = getRestOfExchange(push);
+      if (wait) {
+        launch(op, getKernelName(op), getExchangeShape(op), *rows, operands,
+               predicate, [&](KernelBuilder &k, ValueRange args) {
+                 emitWholeExchangeKernel(k, push, signal, wait, args);
+               });
+        values.noteSignal(signal.getChannel());
+        launched.insert(signal);
+        launched.insert(wait);
+        lowered.append({op, signal, wait});
+        return success();
+      }
+    }
     launch(op, getKernelName(op), getExchangeShape(op), *rows, operands,
            predicate, [&](KernelBuilder &k, ValueRange args) {
              emitExchangeKernel(k, op, args);
@@ -616,10 +683,9 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     if (auto expand = dyn_cast<ExpandRowsOp>(op);
         expand && !values.isDevice(expand.getRows()))
       values.setStepRows(expand.getRows());
-    launch(op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
-           [&](KernelBuilder &k, ValueRange args) {
-             emitRowKernel(k, op, args);
-           });
+    launch(
+        op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
+        [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
     lowered.push_back(op);
     return success();
   }
@@ -642,8 +708,9 @@ LogicalResult FunctionLowering::verifyHostOnly() {
 
 LogicalResult FunctionLowering::run() {
   if (!llvm::hasSingleElement(function.getBody()))
-    return function.emitOpError("has a control flow graph, which has no form on "
-                                "the GPU: use scf");
+    return function.emitOpError(
+        "has a control flow graph, which has no form on "
+        "the GPU: use scf");
   if (failed(moveResultsToArguments()))
     return failure();
   writeResultsInPlace();
@@ -672,11 +739,13 @@ void ConvertShardQToGPUPass::runOnOperation() {
       failed(verifyOnStridedBuffers(module)))
     return signalPassFailure();
   declareDeviceLibrary(module);
+  KernelNames names(module);
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     if (function.isExternal())
       continue;
-    if (failed(FunctionLowering(function, scratchBytes).run()))
+    if (failed(FunctionLowering(function, scratchBytes, names).run()))
       return signalPassFailure();
   }
+  names.note();
 }

@@ -22,25 +22,54 @@ static void storeUnit(KernelBuilder &b, Value value, Value pointer,
   LLVM::StoreOp::create(b, value, pointer, unit);
 }
 
+/// One go of a block from piece `first` of this thread. Loads have no branch,
+/// so that all are in flight at once.
+static void copyBatch(KernelBuilder &b, Value first, Value chunks, int64_t unit,
+                      int64_t unroll, bool isEven,
+                      llvm::function_ref<Value(Value)> from,
+                      llvm::function_ref<Value(Value)> to) {
+  Value last = b.sub(chunks, b.index(1));
+  SmallVector<Value> at, loaded;
+  for (int64_t i = 0; i < unroll; ++i) {
+    at.push_back(b.add(first, b.index(i * b.numThreads())));
+    Value there = isEven ? at.back() : b.min(at.back(), last);
+    loaded.push_back(loadUnit(b, from(there), unit));
+  }
+  for (int64_t i = 0; i < unroll; ++i) {
+    auto store = [&] { storeUnit(b, loaded[i], to(at[i]), unit); };
+    if (isEven)
+      store();
+    else
+      b.when(b.less(at[i], chunks), store);
+  }
+}
+
 void mlir::shardq::copyChunks(KernelBuilder &b, Value chunks, int64_t unit,
                               llvm::function_ref<Value(Value)> from,
                               llvm::function_ref<Value(Value)> to) {
-  int64_t stride = b.numThreads() * kUnroll;
-  Value last = b.sub(chunks, b.index(1));
   b.loop(
       b.thread(), chunks,
       [&](Value first) {
-        SmallVector<Value> at, loaded;
-        for (int64_t i = 0; i < kUnroll; ++i) {
-          at.push_back(b.add(first, b.index(i * b.numThreads())));
-          // Loads need no branch, so that all are in flight at once.
-          loaded.push_back(loadUnit(b, from(b.min(at.back(), last)), unit));
-        }
-        for (int64_t i = 0; i < kUnroll; ++i)
-          b.when(b.less(at[i], chunks),
-                 [&] { storeUnit(b, loaded[i], to(at[i]), unit); });
+        copyBatch(b, first, chunks, unit, kUnroll, /*isEven=*/false, from, to);
       },
-      stride);
+      b.numThreads() * kUnroll);
+}
+
+void mlir::shardq::copyChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
+                              llvm::function_ref<Value(Value)> from,
+                              llvm::function_ref<Value(Value)> to, Value part,
+                              int64_t numParts, int64_t unroll) {
+  int64_t batch = b.numThreads() * unroll;
+  bool isEven = chunks % batch == 0;
+  Value first = b.add(b.mul(part, b.index(batch)), b.thread());
+  if (chunks <= batch * numParts)
+    return copyBatch(b, first, b.index(chunks), unit, unroll, isEven, from, to);
+  b.loop(
+      first, b.index(chunks),
+      [&](Value at) {
+        copyBatch(b, at, b.index(chunks), unit, unroll, isEven, from, to);
+      },
+      batch * numParts);
 }
 
 void mlir::shardq::forEachInRow(KernelBuilder &b, Value buffer,
@@ -72,8 +101,8 @@ Value mlir::shardq::isAligned16(KernelBuilder &b, Value buffer) {
   auto type = cast<MemRefType>(buffer.getType());
   Value bytes = b.index(type.getElementTypeBitWidth() / 8);
   SmallVector<Value> zeros(type.getRank(), b.index(0));
-  Value bits = b.toIndex(LLVM::PtrToIntOp::create(b, b.getI64Type(),
-                                                  b.address(buffer, zeros)));
+  Value bits = b.toIndex(
+      LLVM::PtrToIntOp::create(b, b.getI64Type(), b.address(buffer, zeros)));
   auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
   for (Value stride : metadata.getStrides().drop_back())
     bits = arith::OrIOp::create(b, bits, b.mul(stride, bytes));

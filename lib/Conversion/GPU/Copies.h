@@ -14,6 +14,13 @@ void copyChunks(KernelBuilder &b, Value chunks, int64_t unit,
                 llvm::function_ref<Value(Value)> from,
                 llvm::function_ref<Value(Value)> to);
 
+/// The same for one of `numParts` parts, each a block's, with `unroll` pieces
+/// of a thread in flight: part p begins at piece p * unroll * threads.
+void copyChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
+                llvm::function_ref<Value(Value)> from,
+                llvm::function_ref<Value(Value)> to, Value part,
+                int64_t numParts, int64_t unroll);
+
 /// Runs `body` for the indices behind dimension 0 of a buffer, shared among the
 /// threads of a block.
 void forEachInRow(KernelBuilder &b, Value buffer,

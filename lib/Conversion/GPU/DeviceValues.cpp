@@ -110,7 +110,8 @@ Value DeviceValues::computeInbox(OpBuilder &b, WorkspaceOp op, Value device,
   Location loc = op.getLoc();
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
   Type i32 = b.getI32Type(), i64 = b.getI64Type();
-  auto plan = SymbolTable::lookupNearestSymbolFrom<PlanOp>(op, op.getPlanAttr());
+  auto plan =
+      SymbolTable::lookupNearestSymbolFrom<PlanOp>(op, op.getPlanAttr());
   int64_t since = signals.lookup(op.getChannel()) - signalsBefore.lookup(op);
   Value channel = LLVM::ConstantOp::create(b, loc, i32, op.getChannelAttr());
   Value count =
@@ -155,6 +156,7 @@ void mlir::shardq::declareDeviceLibrary(ModuleOp module) {
   declare("shardq_device_peer", pointer, {pointer, pointer, i64});
   declare("shardq_device_ok", i32, {pointer});
   declare("shardq_device_admit", i32, {pointer, i32, i32, i64, i64});
+  declare("shardq_device_last_block", i32, {pointer, i32});
   for (StringRef flag : {"shardq_device_signal", "shardq_device_wait"})
     declare(flag, none, {pointer, i32, i32, i64, i64, i64, pointer});
 }

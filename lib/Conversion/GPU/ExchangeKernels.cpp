@@ -22,13 +22,16 @@ KernelShape mlir::shardq::getExchangeShape(Operation *op) {
   // Lanes signal and wait; the others poison an inbox, should it come to it.
   if (!isa<PushOp>(op))
     shape.maxBlocks = 1;
+  // Rows are cut into parts of 4 to 9 pieces of 16 bytes a thread.
+  else
+    shape.blocksPerRow = 8;
   return shape;
 }
 
 static Value callDevice(KernelBuilder &b, StringRef name, Type result,
                         ValueRange arguments) {
-  auto call = LLVM::CallOp::create(
-      b, result ? TypeRange{result} : TypeRange{}, name, arguments);
+  auto call = LLVM::CallOp::create(b, result ? TypeRange{result} : TypeRange{},
+                                   name, arguments);
   return result ? call.getResult() : Value();
 }
 
@@ -61,12 +64,21 @@ public:
   void emit();
 
 private:
-  void pushToTokens(Value aligned);
-  void pushToHeads(Value aligned);
+  /// What a row's heads are cut into for copying.
+  struct Pieces {
+    int64_t unit = 0;  // bytes
+    int64_t count = 0; // of a whole row
+    int64_t unroll = 0;
+  };
+
+  void overTasks(Value numRemote, Value numAll,
+                 llvm::function_ref<void(Value, Value)> body);
+  void pushToTokens();
+  void pushToHeads();
   HeadRun getRun(Value buffer, Value row, Value head);
-  void copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value aligned);
+  void copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value part);
   Value getOffset(Value group);
-  Value getPeer(Value turnRank);
+  Value getRank(Value coordinateOfPeer);
 
   KernelBuilder &b;
   PushOp op;
@@ -74,6 +86,10 @@ private:
   Value ids, offsets, decodes, inbox, me, coordinate, device;
   int64_t ranks, stride, heads, elementBytes;
   bool hasColumns;
+  int64_t rowWidth = 0; // bytes of one head, all sources
+  int64_t numParts = 1; // blocks that share a row
+  Pieces wide, narrow;  // of 16 bytes, of an element
+  Value aligned;        // i1: the wide ones will do
 };
 
 } // namespace
@@ -99,6 +115,31 @@ PushKernel::PushKernel(KernelBuilder &b, PushOp op, ValueRange args)
   heads = type.getDimSize(1) / (toTokens ? ranks : 1);
   elementBytes = type.getElementTypeBitWidth() / 8;
   hasColumns = type.getRank() == 3;
+
+  bool isWhole = true;
+  for (Value source : sources) {
+    auto sourceType = cast<MemRefType>(source.getType());
+    int64_t width = elementBytes * (hasColumns ? sourceType.getDimSize(2) : 1);
+    isWhole &= width % 16 == 0;
+    rowWidth += width;
+  }
+  narrow = {elementBytes, heads * rowWidth / elementBytes, 4};
+  if (!isWhole)
+    return;
+  wide = {16, heads * rowWidth / 16, 4};
+  // Short rows in one go; long ones in parts that come out even, if any do.
+  int64_t perThread = llvm::divideCeil(wide.count, b.numThreads());
+  wide.unroll = std::min<int64_t>(perThread, 4);
+  for (int64_t unroll : {8, 6, 7, 5, 9})
+    if (perThread > 4 && perThread % unroll == 0) {
+      wide.unroll = unroll;
+      break;
+    }
+  numParts = llvm::divideCeil(perThread, wide.unroll);
+}
+
+Value PushKernel::getRank(Value coordinateOfPeer) {
+  return b.add(me, b.mul(b.sub(coordinateOfPeer, coordinate), b.index(stride)));
 }
 
 /// Groups held inside `ids`, whatever the operands say.
@@ -118,19 +159,18 @@ HeadRun PushKernel::getRun(Value buffer, Value row, Value head) {
   return {b.address(buffer, at), headStride, width * elementBytes};
 }
 
-void PushKernel::copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value aligned) {
-  auto copy = [&](int64_t unit) {
-    int64_t width = 0;
-    for (const HeadRun &run : from)
-      width += run.width;
-    Value perHead = b.index(width / unit);
+/// Shares the heads' bytes among the block: straight through, without a loop,
+/// `unroll` pieces a thread.
+void PushKernel::copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value part) {
+  auto copy = [&](const Pieces &pieces) {
+    Value perHead = b.index(rowWidth / pieces.unit);
     auto split = [&](Value chunk) {
       Value head = arith::DivUIOp::create(b, chunk, perHead);
       Value inside = arith::RemUIOp::create(b, chunk, perHead);
-      return std::pair(head, b.mul(inside, b.index(unit)));
+      return std::pair(head, b.mul(inside, b.index(pieces.unit)));
     };
     copyChunks(
-        b, b.index(heads * width / unit), unit,
+        b, pieces.count, pieces.unit,
         [&](Value chunk) {
           auto [head, inside] = split(chunk);
           Value address;
@@ -148,35 +188,71 @@ void PushKernel::copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value aligned) {
         },
         [&](Value chunk) {
           auto [head, inside] = split(chunk);
-          return b.advance(to.address, b.add(b.mul(head, to.headStride), inside));
-        });
+          return b.advance(to.address,
+                           b.add(b.mul(head, to.headStride), inside));
+        },
+        part, numParts, pieces.unroll);
   };
-  bool whole = llvm::all_of(
-      from, [](const HeadRun &run) { return run.width % 16 == 0; });
-  if (!whole)
-    return copy(elementBytes);
-  b.when(aligned, [&] { copy(16); }, [&] { copy(elementBytes); });
+  if (wide.count == 0)
+    return copy(narrow);
+  b.when(aligned, [&] { copy(wide); }, [&] { copy(narrow); });
 }
 
 /// The same address in the heap of the rank at coordinate `peer`.
 static Value toPeer(KernelBuilder &b, Value address, Value peerRank,
                     Value device) {
   Value generic = LLVM::AddrSpaceCastOp::create(b, pointerType(b), address);
-  Value theirs =
-      callDevice(b, "shardq_device_peer", pointerType(b),
-                 {device, generic, toI64(b, peerRank)});
+  Value theirs = callDevice(b, "shardq_device_peer", pointerType(b),
+                            {device, generic, toI64(b, peerRank)});
   return LLVM::AddrSpaceCastOp::create(b, pointerType(b, 1), theirs);
 }
 
-void PushKernel::pushToTokens(Value aligned) {
+/// Runs `body(task, part)` for the tasks that write peers' memory, in order,
+/// and for those that write this rank's own, beside them: own rows take memory
+/// bandwidth alone and would otherwise keep the links idle at the end. An
+/// eighth of the blocks has them, where there are so many blocks.
+void PushKernel::overTasks(Value numRemote, Value numAll,
+                           llvm::function_ref<void(Value, Value)> body) {
+  Value eight = b.index(8), zero = b.index(0);
+  Value parts = b.index(numParts);
+  Value lane = arith::RemUIOp::create(b, b.block(), eight);
+  Value team = arith::DivUIOp::create(b, b.block(), eight);
+  Value teams = arith::DivUIOp::create(b, b.numBlocks(), eight);
+  Value isShared = b.less(b.numBlocks(), eight);
+  Value isOwn = b.equal(lane, b.index(7));
+  Value others = b.sub(b.numBlocks(), teams);
+  Value othersBefore = b.sub(b.block(), team);
+  auto run = [&](Value first, Value step, Value begin, Value end) {
+    auto loop = scf::ForOp::create(b, b.add(b.mul(begin, parts), first),
+                                   b.mul(end, parts), step);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value index = loop.getInductionVar();
+    body(arith::DivUIOp::create(b, index, parts),
+         arith::RemUIOp::create(b, index, parts));
+  };
+  Value most = b.mul(numAll, parts);
+  Value none = b.add(most, b.index(1));
+  Value firstRemote =
+      b.select(isShared, b.block(), b.select(isOwn, none, othersBefore));
+  Value stepRemote = b.select(isShared, b.numBlocks(), others);
+  Value firstOwn = b.select(isShared, b.block(), b.select(isOwn, team, none));
+  Value stepOwn = b.select(isShared, b.numBlocks(), b.max(teams, b.index(1)));
+  run(firstRemote, stepRemote, zero, numRemote);
+  run(firstOwn, stepOwn, numRemote, numAll);
+}
+
+void PushKernel::pushToTokens() {
   Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
   Value capacity = b.index(op.getCapacity());
   Value total = getOffset(count);
+  Value own = b.max(
+      zero, b.sub(getOffset(b.add(coordinate, one)), getOffset(coordinate)));
   // Tokens of rank+1 first, then rank+2, ...: at any time each rank is written
-  // by one other.
+  // by one other. Own tokens come last.
   Value next = arith::RemUIOp::create(b, b.add(coordinate, one), count);
   Value first = getOffset(next);
-  b.overBlocks(zero, total, [&](Value task) {
+  overTasks(b.max(zero, b.sub(total, own)), total, [&](Value task, Value part) {
     Value token = b.add(task, first);
     token = b.select(b.less(token, total), token, b.sub(token, total));
     Value peer = zero;
@@ -192,38 +268,36 @@ void PushKernel::pushToTokens(Value aligned) {
       for (Value source : sources)
         from.push_back(getRun(source, row, zero));
       HeadRun to = getRun(inbox, groupRow, b.mul(coordinate, b.index(heads)));
-      Value peerRank =
-          b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
-      to.address = toPeer(b, to.address, peerRank, device);
-      copyHeads(from, to, aligned);
+      to.address = toPeer(b, to.address, getRank(peer), device);
+      copyHeads(from, to, part);
     });
   });
 }
 
-void PushKernel::pushToHeads(Value aligned) {
+void PushKernel::pushToHeads() {
   Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
   Value source = sources[0];
   Value rows = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
   Value begin = getOffset(coordinate);
   Value own = b.max(zero, b.sub(getOffset(b.add(coordinate, one)), begin));
-  b.overBlocks(zero, b.mul(own, count), [&](Value task) {
-    Value turn = arith::DivUIOp::create(b, task, own);
-    Value groupRow = arith::RemUIOp::create(b, task, own);
-    Value peer = arith::RemUIOp::create(
-        b, b.add(b.add(coordinate, one), turn), count);
-    Value row =
-        b.add(decodes, b.toIndex(b.load(ids, b.add(begin, groupRow))));
-    Value known = b.both(b.inRange(row, zero, rows),
-                         b.less(groupRow, b.dim(source, 0)));
-    b.when(known, [&] {
-      HeadRun from = getRun(source, groupRow, b.mul(peer, b.index(heads)));
-      HeadRun to = getRun(inbox, row, zero);
-      Value peerRank =
-          b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
-      to.address = toPeer(b, to.address, peerRank, device);
-      copyHeads(from, to, aligned);
-    });
-  });
+  overTasks(b.mul(own, b.index(ranks - 1)), b.mul(own, count),
+            [&](Value task, Value part) {
+              Value turn = arith::DivUIOp::create(b, task, own);
+              Value groupRow = arith::RemUIOp::create(b, task, own);
+              Value peer = arith::RemUIOp::create(
+                  b, b.add(b.add(coordinate, one), turn), count);
+              Value row = b.add(decodes,
+                                b.toIndex(b.load(ids, b.add(begin, groupRow))));
+              Value known = b.both(b.inRange(row, zero, rows),
+                                   b.less(groupRow, b.dim(source, 0)));
+              b.when(known, [&] {
+                HeadRun from =
+                    getRun(source, groupRow, b.mul(peer, b.index(heads)));
+                HeadRun to = getRun(inbox, row, zero);
+                to.address = toPeer(b, to.address, getRank(peer), device);
+                copyHeads(from, to, part);
+              });
+            });
 }
 
 void PushKernel::emit() {
@@ -234,8 +308,8 @@ void PushKernel::emit() {
     rowBytes *= size;
   Value rows = b.dim(ids, 0);
   if (toTokens)
-    rows = b.sub(getOffset(b.add(coordinate, b.index(1))),
-                 getOffset(coordinate));
+    rows =
+        b.sub(getOffset(b.add(coordinate, b.index(1))), getOffset(coordinate));
   Value admitted =
       callDevice(b, "shardq_device_admit", b.getI32Type(),
                  {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
@@ -243,13 +317,13 @@ void PushKernel::emit() {
   Value ok = callDevice(b, "shardq_device_ok", b.getI32Type(), {device});
   Value go = b.both(b.equal(admitted, b.i32(1)), b.equal(ok, b.i32(1)));
   b.when(go, [&] {
-    Value aligned = isAligned16(b, inbox);
+    aligned = isAligned16(b, inbox);
     for (Value source : sources)
       aligned = b.both(aligned, isAligned16(b, source));
     if (toTokens)
-      pushToTokens(aligned);
+      pushToTokens();
     else
-      pushToHeads(aligned);
+      pushToHeads();
   });
 }
 
@@ -282,6 +356,22 @@ static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
   callDevice(b, function, Type(),
              {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
               toI64(b, first), toI64(b, stride), i64(b, ranks), array});
+}
+
+void mlir::shardq::emitWholeExchangeKernel(KernelBuilder &b, PushOp push,
+                                           SignalOp signal, WaitOp wait,
+                                           ValueRange args) {
+  PushKernel(b, push, args).emit();
+  unsigned numSources = push.getSources().size();
+  SmallVector<Value> flag{args[numSources + 1]};
+  llvm::append_range(flag, args.take_back(3));
+  Value device = toPointer(b, b.getLoc(), args.back());
+  Value last = callDevice(b, "shardq_device_last_block", b.getI32Type(),
+                          {device, b.i32(push.getChannel())});
+  b.when(b.equal(last, b.i32(1)), [&] {
+    emitFlag(b, signal, "shardq_device_signal", flag);
+    emitFlag(b, wait, "shardq_device_wait", flag);
+  });
 }
 
 void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,

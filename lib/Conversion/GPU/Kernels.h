@@ -17,8 +17,9 @@
 
 namespace mlir::shardq {
 
-/// How a kernel is launched. The grid has at most `blocksPerRow` blocks for each
-/// row of the host's bound and at most `maxBlocks` in all, and at least one.
+/// How a kernel is launched. The grid has at most `blocksPerRow` blocks for
+/// each row of the host's bound and at most `maxBlocks` in all, and at least
+/// one.
 struct KernelShape {
   int64_t threads = 256;
   int64_t blocksPerRow = 1;
@@ -69,9 +70,9 @@ void emitRowKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
 /// zigzag_split in two kernels. Behind the operands stands a buffer of
 /// memref<?x(ranks + 2)xi32> with as many rows as query_start has entries: for
-/// each request, the tokens of each rank in the requests before it, then the row
-/// where it begins and its length. The first kernel is one block and writes it
-/// and rank_offsets, the second the token ids.
+/// each request, the tokens of each rank in the requests before it, then the
+/// row where it begins and its length. The first kernel is one block and writes
+/// it and rank_offsets, the second the token ids.
 KernelShape getSplitCountShape(int64_t ranks);
 void emitSplitCountKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getSplitIdsShape(int64_t ranks);
@@ -84,6 +85,11 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 /// index type. Signal and wait are one block.
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
+
+/// All three in one kernel, with the arguments of push: the last block to be
+/// done with pushing signals and waits, so that an exchange is one launch.
+void emitWholeExchangeKernel(KernelBuilder &b, PushOp push, SignalOp signal,
+                             WaitOp wait, ValueRange args);
 
 /// `address`, of index type, as `!llvm.ptr`.
 Value toPointer(OpBuilder &b, Location loc, Value address);

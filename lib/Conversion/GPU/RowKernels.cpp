@@ -29,7 +29,8 @@ static void emitTakeRowsKernel(KernelBuilder &b, ValueRange args) {
   Value count = b.min(b.dim(rows, 0), b.dim(result, 0));
   auto type = cast<MemRefType>(result.getType());
   if (type.getRank() == 1) {
-    Value none = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+    Value none =
+        arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
     b.overGrid(zero, count, [&](Value i) {
       Value row = b.toIndex(b.load(rows, i));
       Value value = b.choose(
@@ -138,14 +139,11 @@ Value IndexConversion::getSlot(Value position) {
   Value none = arith::ConstantIntOp::create(b, -1, 64);
   Value zero32 = b.i32(0);
   Value valid = b.lessEqual(zero32, position);
-  Value block =
-      arith::DivUIOp::create(b, position, b.i32(op.getBlockSize()));
-  Value inside =
-      arith::RemUIOp::create(b, position, b.i32(op.getBlockSize()));
-  Value blockIndex =
-      arith::IndexCastUIOp::create(b, b.getIndexType(), block);
-  Value known = b.both(b.both(valid, requestKnown),
-                       b.less(blockIndex, b.dim(table, 1)));
+  Value block = arith::DivUIOp::create(b, position, b.i32(op.getBlockSize()));
+  Value inside = arith::RemUIOp::create(b, position, b.i32(op.getBlockSize()));
+  Value blockIndex = arith::IndexCastUIOp::create(b, b.getIndexType(), block);
+  Value known =
+      b.both(b.both(valid, requestKnown), b.less(blockIndex, b.dim(table, 1)));
   Value slot = b.choose(
       known,
       [&]() -> Value {
@@ -160,8 +158,8 @@ Value IndexConversion::getSlot(Value position) {
   if (hasPrefill) {
     Value there = b.both(valid, b.lessEqual(b.index(0), workspace));
     Value start = b.fromIndex(workspace, i64);
-    slot = b.select(
-        isPrefill, b.select(there, b.add(start, wide(position)), none), slot);
+    slot = b.select(isPrefill,
+                    b.select(there, b.add(start, wide(position)), none), slot);
   }
   if (slotType.isInteger(32)) {
     Value limit = arith::ConstantIntOp::create(
@@ -248,7 +246,8 @@ void IndexConversion::emit() {
     cell = b.shared({1}, b.getI32Type());
   if (slotType.isInteger(32))
     aligned = b.both(isAligned16(b, indices), isAligned16(b, slots));
-  b.overBlocks(b.index(0), b.dim(slots, 0), [&](Value row) { convertRow(row); });
+  b.overBlocks(b.index(0), b.dim(slots, 0),
+               [&](Value row) { convertRow(row); });
 }
 
 void mlir::shardq::emitRowKernel(KernelBuilder &b, Operation *op,
@@ -256,9 +255,8 @@ void mlir::shardq::emitRowKernel(KernelBuilder &b, Operation *op,
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](ExpandRowsOp) { emitExpandRowsKernel(b, args); })
       .Case([&](LocalRowsOp) { emitLocalRowsKernel(b, args); })
-      .Case([&](CountDecodeRowsOp op) {
-        emitCountDecodeRowsKernel(b, op, args);
-      })
+      .Case(
+          [&](CountDecodeRowsOp op) { emitCountDecodeRowsKernel(b, op, args); })
       .Case([&](SplitGateOp op) { emitSplitGateKernel(b, op, args); })
       .Case([&](ConvertIndicesOp op) { IndexConversion(b, op, args).emit(); })
       .Case([&](TakeRowsOp) { emitTakeRowsKernel(b, args); })

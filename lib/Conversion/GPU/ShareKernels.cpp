@@ -1,7 +1,9 @@
 //===- ShareKernels.cpp - One kernel for equal launches -------------------===//
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "shardq/Conversion/Passes.h"
+#include "shardq/IR/ShardQ.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::shardq {
@@ -30,7 +32,15 @@ static std::string getText(gpu::GPUFuncOp kernel) {
 }
 
 void ShareKernelsPass::runOnOperation() {
-  AttrTypeReplacer replacer;
+  // ptxas counts registers by it.
+  if (auto resident = getOperation()->getAttrOfType<DictionaryAttr>(
+          shardq::kResidentBlocksAttrName)) {
+    getOperation().walk([&](gpu::GPUFuncOp kernel) {
+      if (auto blocks = resident.getAs<IntegerAttr>(kernel.getNameAttr()))
+        kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), blocks);
+    });
+    getOperation()->removeAttr(shardq::kResidentBlocksAttrName);
+  }
   llvm::DenseMap<Attribute, SymbolRefAttr> shared;
   for (auto module : getOperation().getOps<gpu::GPUModuleOp>()) {
     llvm::StringMap<gpu::GPUFuncOp> first;

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels.h"
 #include "StepKernels.h"
+#include "Kernels.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -30,8 +30,7 @@ static void storeI32(KernelBuilder &b, Value index, Value buffer,
 
 /// Number of requests that all arrays have.
 static Value getRequests(KernelBuilder &b, Value queryStart, Value seqLens) {
-  Value requests =
-      b.max(b.index(0), b.sub(b.dim(queryStart, 0), b.index(1)));
+  Value requests = b.max(b.index(0), b.sub(b.dim(queryStart, 0), b.index(1)));
   return seqLens ? b.min(requests, b.dim(seqLens, 0)) : requests;
 }
 
@@ -134,9 +133,8 @@ void mlir::shardq::emitCountDecodeRowsKernel(KernelBuilder &b,
     Value tokens = b.sub(loadIndex(b, queryStart, b.add(r, one)),
                          loadIndex(b, queryStart, r));
     Value most = b.index(1 + op.getSpeculativeTokens());
-    b.when(b.less(most, tokens), [&] {
-      atomic(b, arith::AtomicRMWKind::mins, r, cells, 0);
-    });
+    b.when(b.less(most, tokens),
+           [&] { atomic(b, arith::AtomicRMWKind::mins, r, cells, 0); });
   });
   b.barrier();
   b.when(b.equal(b.thread(), zero), [&] {
@@ -220,9 +218,10 @@ KernelShape mlir::shardq::getSplitIdsShape(int64_t) { return KernelShape(); }
 static Value shuffle(KernelBuilder &b, Value value, Value offset,
                      gpu::ShuffleMode mode) {
   Value narrow = b.fromIndex(value, b.getI32Type());
-  Value other = gpu::ShuffleOp::create(b, narrow, b.fromIndex(offset, b.getI32Type()),
-                                       b.i32(kWarp), mode)
-                    .getShuffleResult();
+  Value other =
+      gpu::ShuffleOp::create(b, narrow, b.fromIndex(offset, b.getI32Type()),
+                             b.i32(kWarp), mode)
+          .getShuffleResult();
   return b.toIndex(other);
 }
 
@@ -267,7 +266,8 @@ void mlir::shardq::emitSplitCountKernel(KernelBuilder &b, int64_t ranks,
               Value r = b.add(base, lane);
               Value valid = b.less(r, requests);
               Value safe = b.select(valid, r, zero);
-              Value begin = clamp(b, loadIndex(b, queryStart, safe), decodes, rows);
+              Value begin =
+                  clamp(b, loadIndex(b, queryStart, safe), decodes, rows);
               Value end = clamp(b, loadIndex(b, queryStart, b.add(safe, one)),
                                 begin, rows);
               // Overlapping requests would count tokens twice, so each begins
@@ -336,8 +336,8 @@ void mlir::shardq::emitSplitIdsKernel(KernelBuilder &b, int64_t ranks,
         firstChunk, b.index(2 * ranks),
         [&](Value chunk) {
           Value isLate = b.lessEqual(b.index(ranks), chunk);
-          Value rank = b.select(isLate, b.sub(b.index(2 * ranks - 1), chunk),
-                                chunk);
+          Value rank =
+              b.select(isLate, b.sub(b.index(2 * ranks - 1), chunk), chunk);
           Value from = getChunkBegin(b, chunk, len, ranks);
           Value to = getChunkBegin(b, b.add(chunk, one), len, ranks);
           // The early chunk of a request stands before its late one.

@@ -65,10 +65,9 @@ Value ConvertLaunchesToRuntimePass::call(ImplicitLocOpBuilder &b,
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     Type type = result ? result : LLVM::LLVMVoidType::get(&getContext());
-    LLVM::LLVMFuncOp::create(
-        b, name,
-        LLVM::LLVMFunctionType::get(type,
-                                    llvm::to_vector(arguments.getTypes())));
+    LLVM::LLVMFuncOp::create(b, name,
+                             LLVM::LLVMFunctionType::get(
+                                 type, llvm::to_vector(arguments.getTypes())));
   }
   auto op = LLVM::CallOp::create(b, result ? TypeRange{result} : TypeRange{},
                                  name, arguments);
@@ -119,8 +118,8 @@ ConvertLaunchesToRuntimePass::getNumber(gpu::LaunchFuncOp op) {
   StringAttr name = op.getKernelName();
   auto [it, isNew] = kernels.insert(
       {name, {*threads, shared, static_cast<int32_t>(kernels.size())}});
-  if (!isNew && (it->second.threads != *threads ||
-                 it->second.dynamicShared != shared))
+  if (!isNew &&
+      (it->second.threads != *threads || it->second.dynamicShared != shared))
     return op.emitOpError("launches ")
            << name << " with " << *threads << " threads and " << shared
            << " bytes of dynamic shared memory, and another launch with "
@@ -141,10 +140,9 @@ LogicalResult ConvertLaunchesToRuntimePass::lower(gpu::LaunchFuncOp op) {
   SmallVector<Value> parameters;
   for (Value operand : op.getKernelOperands()) {
     if (auto type = dyn_cast<MemRefType>(operand.getType())) {
-      Value descriptor =
-          UnrealizedConversionCastOp::create(
-              b, TypeRange{converter.convertType(type)}, operand)
-              .getResult(0);
+      Value descriptor = UnrealizedConversionCastOp::create(
+                             b, TypeRange{converter.convertType(type)}, operand)
+                             .getResult(0);
       MemRefDescriptor::unpack(b, op.getLoc(), descriptor, type, parameters);
     } else if (operand.getType().isIndex()) {
       parameters.push_back(arith::IndexCastOp::create(b, i64, operand));
@@ -163,8 +161,8 @@ LogicalResult ConvertLaunchesToRuntimePass::lower(gpu::LaunchFuncOp op) {
   Value image = call(b, "shardq_module_image", pointer, {});
   Value blocks = arith::IndexCastOp::create(b, i64, op.getGridSizeX());
   call(b, "shardq_rt_launch", {},
-       {getRuntimeContext(op), image, constant(b, b.getI32Type(), *number), blocks,
-        array});
+       {getRuntimeContext(op), image, constant(b, b.getI32Type(), *number),
+        blocks, array});
   op.erase();
   return success();
 }
@@ -180,8 +178,8 @@ void ConvertLaunchesToRuntimePass::lower(memref::AllocOp op) {
       bytes *= size;
   Value total = constant(b, i64, bytes);
   for (Value size : op.getDynamicSizes())
-    total = LLVM::MulOp::create(b, total,
-                                arith::IndexCastOp::create(b, i64, size));
+    total =
+        LLVM::MulOp::create(b, total, arith::IndexCastOp::create(b, i64, size));
   Value address =
       call(b, "shardq_rt_alloc", pointer, {getRuntimeContext(op), total});
   op.replaceAllUsesWith(
@@ -227,6 +225,11 @@ void ConvertLaunchesToRuntimePass::runOnOperation() {
       lower(cast<memref::DeallocOp>(op));
     }
   }
+  // Results have been told from arguments where that mattered.
+  for (auto function : getOperation().getOps<func::FuncOp>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      function.removeArgAttr(i,
+                             StringAttr::get(&getContext(), kResultAttrName));
   if (kernels.empty())
     return;
   if (binaries.size() != 1) {

@@ -547,8 +547,8 @@ void RuntimeLowering::lower(TapOp op) {
   Value rows = LLVM::ZeroOp::create(b, pointer);
   if (op.getRows())
     rows = getPointer(toContiguous(op.getRows()));
-  Value count = op.getCount() ? getPointer(op.getCount())
-                              : toI64(metadata.getSizes()[0]);
+  Value count =
+      op.getCount() ? getPointer(op.getCount()) : toI64(metadata.getSizes()[0]);
   call(op.getCount() ? "shardq_rt_tap_counted" : "shardq_rt_tap", {},
        {getContext(op), emitString(op.getName()),
         constant(i32, type.getElementTypeBitWidth() / 8), constant(i32, rank),
@@ -591,22 +591,23 @@ LogicalResult RuntimeLowering::run() {
   for (Operation *op : ops) {
     b.setLoc(op->getLoc());
     b.setInsertionPoint(op);
-    bool known = llvm::TypeSwitch<Operation *, bool>(op)
-                     .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
-                           CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp,
-                           TapOp>([&](auto op) {
-                       lower(op);
-                       return true;
-                     })
-                     .Case([&](SignalOp op) {
-                       lowerFlag(op, "shardq_rt_signal");
-                       return true;
-                     })
-                     .Case([&](WaitOp op) {
-                       lowerFlag(op, "shardq_rt_wait");
-                       return true;
-                     })
-                     .Default(false);
+    bool known =
+        llvm::TypeSwitch<Operation *, bool>(op)
+            .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
+                  CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, TapOp>(
+                [&](auto op) {
+                  lower(op);
+                  return true;
+                })
+            .Case([&](SignalOp op) {
+              lowerFlag(op, "shardq_rt_signal");
+              return true;
+            })
+            .Case([&](WaitOp op) {
+              lowerFlag(op, "shardq_rt_wait");
+              return true;
+            })
+            .Default(false);
     if (!known)
       return op->emitOpError(
           "is no host op: run convert-shardq-to-loops and "
