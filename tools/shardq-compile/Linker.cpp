@@ -136,17 +136,17 @@ llvm::Expected<std::string> compile::linkShared(StringRef object,
   // The C library without what only a compiler's installation has: neither
   // start files nor linker scripts are needed.
   if (linker->isCompiler)
-    words.push_back("-nostdlib");
+    words.emplace_back("-nostdlib");
   else
     for (StringRef directory :
          {"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64",
           "/usr/lib64", "/lib", "/usr/lib"})
-      words.push_back(("-L" + directory).str());
+      words.emplace_back(("-L" + directory).str());
   words.push_back(options.runtime);
-  words.push_back("-l:libm.so.6");
-  words.push_back("-l:libc.so.6");
+  words.emplace_back("-l:libm.so.6");
+  words.emplace_back("-l:libc.so.6");
   if (linker->isCompiler)
-    words.push_back("-lgcc");
+    words.emplace_back("-lgcc");
 
   std::vector<StringRef> arguments(words.begin(), words.end());
   std::string message;

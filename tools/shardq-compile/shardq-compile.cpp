@@ -307,7 +307,7 @@ static llvm::Error writeOutputs(const Flags &flags, StringRef output,
   StringRef path = flags.output.empty() ? StringRef("-") : flags.output;
   if (llvm::Error error = writeFile(path, output)) {
     if (!flags.header.empty() && flags.header != "-")
-      llvm::sys::fs::remove(flags.header);
+      (void)llvm::sys::fs::remove(flags.header);
     return error;
   }
   return llvm::Error::success();
