@@ -48,7 +48,7 @@ def ConvertShardQToGPU : Pass<"convert-shardq-to-gpu", "::mlir::ModuleOp"> {
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+    "::mlir::scf::SCFDialect", "::mlir::shardq::ShardQDialect", "::mlir::vector::VectorDialect"];
   let options = [
     Option<"scratchBytes", "scratch-bytes", "int64_t", /*default=*/"int64_t(1) << 28",
            "Memory for indexer scores: more rows than fit are scored in turns">];

@@ -73,7 +73,7 @@ private:
   using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
 
   LogicalResult moveResultsToArguments();
-  void writeResultsInPlace();
+  void writeResultsInPlace(unsigned numResults);
 
   LogicalResult lowerOps(ArrayRef<Operation *> ops, Value predicate);
   LogicalResult lowerOp(Operation *op, Value predicate);
@@ -88,6 +88,7 @@ private:
   void launch(Operation *op, Twine name, const KernelShape &shape, Value rows,
               ValueRange operands, Value predicate, Emit emit);
   FailureOr<Value> getRows(Operation *op);
+  LogicalResult verifyFresh(Operation *op, Value predicate);
   LogicalResult verifyHostOnly();
 
   func::FuncOp function;
@@ -116,7 +117,10 @@ struct ConvertShardQToGPUPass
 /// Results become trailing arguments that the caller owns.
 LogicalResult FunctionLowering::moveResultsToArguments() {
   FunctionType type = function.getFunctionType();
-  auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
+  auto terminator = dyn_cast<func::ReturnOp>(function.front().getTerminator());
+  if (!terminator)
+    return function.front().getTerminator()->emitOpError(
+        "ends a function, which has no form on the GPU: use func.return");
   for (auto [i, result] : llvm::enumerate(type.getResults())) {
     if (!isa<MemRefType>(result))
       return function.emitOpError("result #")
@@ -184,7 +188,8 @@ static Value stripCasts(Value value) {
   return value;
 }
 
-/// A buffer that is made only to be copied to `result` is `result`.
+/// A buffer that is made only to be copied to `result` is `result`. (Nothing
+/// happens to a buffer behind the copy: that stands where it is returned.)
 static bool writeInPlace(memref::CopyOp copy, BlockArgument result) {
   auto alloc = stripCasts(copy.getSource()).getDefiningOp<memref::AllocOp>();
   if (!alloc || alloc->getBlock() != copy->getBlock() ||
@@ -205,10 +210,9 @@ static bool writeInPlace(memref::CopyOp copy, BlockArgument result) {
   return true;
 }
 
-void FunctionLowering::writeResultsInPlace() {
-  for (BlockArgument argument : function.getArguments()) {
-    if (!function.getArgAttr(argument.getArgNumber(), kResultAttrName))
-      continue;
+void FunctionLowering::writeResultsInPlace(unsigned numResults) {
+  // What the caller had marked before may be written in other ways.
+  for (BlockArgument argument : function.getArguments().take_back(numResults)) {
     bool changed = true;
     while (changed) {
       changed = false;
@@ -284,6 +288,8 @@ static SmallVector<Operation *> getOps(Block &block) {
 
 /// The bound of a size in place of the size, and a view of what is there.
 LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
+  if (!op.getType().getLayout().isIdentity())
+    return op.emitOpError("has a layout, expected a buffer without one");
   if (llvm::none_of(op.getDynamicSizes(),
                     [&](Value size) { return values.isDevice(size); }))
     return success();
@@ -326,6 +332,72 @@ LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
 //===----------------------------------------------------------------------===//
 // Launches
 //===----------------------------------------------------------------------===//
+
+/// Buffers that kernels can count in rows and bytes.
+static LogicalResult verifyBuffers(Operation *op) {
+  for (Type type :
+       llvm::concat<const Type>(llvm::to_vector_of<Type>(op->getOperandTypes()),
+                                llvm::to_vector_of<Type>(op->getResultTypes())))
+    if (auto buffer = dyn_cast<BaseMemRefType>(type)) {
+      if (!buffer.hasRank())
+        return op->emitOpError("has a buffer of type ")
+               << type << ", expected a known rank";
+      if (Type element = buffer.getElementType();
+          !element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
+        return op->emitOpError("has a buffer of type ")
+               << type << ", expected integers or floats of whole bytes";
+    }
+  return success();
+}
+
+static bool hasUnitStride(Value buffer) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  auto type = cast<MemRefType>(buffer.getType());
+  return succeeded(type.getStridesAndOffset(strides, offset)) &&
+         (strides.empty() || strides.back() == 1);
+}
+
+/// Of these operands kernels access neighbours at a time. A cast that only
+/// forgets the stride is left out.
+static LogicalResult makeRowsDense(Operation *op, ValueRange buffers) {
+  for (Value buffer : llvm::to_vector(buffers)) {
+    Value known = buffer;
+    while (!hasUnitStride(known)) {
+      auto type = cast<MemRefType>(known.getType());
+      auto cast = known.getDefiningOp<memref::CastOp>();
+      auto from = cast ? dyn_cast<MemRefType>(cast.getSource().getType())
+                       : MemRefType();
+      if (!from || from.getShape() != type.getShape())
+        return op->emitOpError("has a buffer of type ")
+               << buffer.getType() << ", expected a last stride of 1";
+      known = cast.getSource();
+    }
+    if (known != buffer)
+      op->replaceUsesOfWith(buffer, known);
+  }
+  return success();
+}
+
+/// Kernels read again what was loaded here, so it must still be there.
+LogicalResult FunctionLowering::verifyFresh(Operation *op, Value predicate) {
+  SmallVector<Value> needed(op->getOperands());
+  if (predicate)
+    needed.push_back(predicate);
+  for (Value value : needed)
+    if (memref::LoadOp load = values.findStale(value)) {
+      InFlightDiagnostic error = op->emitOpError(
+          "needs a value that only the device knows, from memory that has been "
+          "written since");
+      error.attachNote(load.getLoc()) << "it was loaded here";
+      return error;
+    }
+  // Of a branch, each op will be here by itself; of a loop, an earlier turn may
+  // write what a later one needs.
+  if (!isa<scf::IfOp>(op))
+    values.noteWrites(op);
+  return success();
+}
 
 /// A bound of the rows that a kernel works through: those of its results, or
 /// of the step.
@@ -397,7 +469,8 @@ void FunctionLowering::launch(Operation *op, Twine name,
 }
 
 LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
-  if (failed(verifyIndexerKernel(op)))
+  if (failed(verifyIndexerKernel(op)) ||
+      failed(makeRowsDense(op, {op.getQ(), op.getKeys()})))
     return failure();
   FailureOr<Value> rows = getRows(op);
   if (failed(rows))
@@ -405,8 +478,12 @@ LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   // Scores of as many rows at a time as the scratch memory holds.
+  Value blocks = values.getDimBound(b, loc, op.getTable(), 1);
+  if (!blocks)
+    return op.emitOpError("has a table whose width only the device knows, and "
+                          "the function has no step that bounds it");
   Value width = arith::MulIOp::create(
-      b, loc, values.getDimBound(b, loc, op.getTable(), 1),
+      b, loc, blocks,
       arith::ConstantIndexOp::create(b, loc, op.getBlockSize()));
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
   // Scores are read 16 bytes at a time.
@@ -444,6 +521,8 @@ LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
 }
 
 LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
+  if (failed(makeRowsDense(op, op.getScores())))
+    return failure();
   FailureOr<Value> rows = getRows(op);
   if (failed(rows))
     return failure();
@@ -491,6 +570,10 @@ LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
   int64_t ranks = over.axis.getSize();
   Value starts = values.getDimBound(b, loc, op.getQueryStart(), 0);
+  if (!starts)
+    return op.emitOpError(
+        "has a number of requests that only the device knows, "
+        "and the function has no step that bounds it");
   auto type =
       MemRefType::get({ShapedType::kDynamic, ranks + 2}, b.getI32Type());
   Value before = memref::AllocOp::create(b, loc, type, ValueRange{starts});
@@ -577,6 +660,8 @@ static std::pair<SignalOp, WaitOp> getRestOfExchange(PushOp push) {
 LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   if (launched.contains(op))
     return success();
+  if (failed(verifyBuffers(op)) || failed(verifyFresh(op, predicate)))
+    return failure();
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (values.isDevice(branch.getCondition()))
       return flatten(branch, predicate);
@@ -584,6 +669,14 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
       if (!region.empty() &&
           failed(lowerOps(getOps(region.front()), predicate)))
         return failure();
+    // Nothing could tell which of them a kernel would have to compute.
+    for (Region &region : branch->getRegions())
+      if (!region.empty())
+        for (Value value : region.front().getTerminator()->getOperands())
+          if (values.isDevice(value))
+            return op->emitOpError("decides on the host about a value that "
+                                   "only the device knows: ")
+                   << value.getType();
     return success();
   }
   if (auto loop = dyn_cast<scf::ForOp>(op)) {
@@ -593,11 +686,14 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
         return op->emitOpError("has a bound that only the device knows");
     if (failed(lowerOps(getOps(*loop.getBody()), predicate)))
       return failure();
-    for (Value carried : loop.getYieldedValues())
-      if (values.isDevice(carried))
-        return op->emitOpError("carries a value to its next turn that only the "
-                               "device knows: ")
-               << carried.getType();
+    for (ValueRange carried :
+         {ValueRange(loop.getInitArgs()), loop.getYieldedValues()})
+      for (Value value : carried)
+        if (values.isDevice(value))
+          return op->emitOpError(
+                     "carries a value to its next turn that only the "
+                     "device knows: ")
+                 << value.getType();
     return success();
   }
   if (auto alloc = dyn_cast<memref::AllocOp>(op))
@@ -616,9 +712,23 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     return lowerIndexer(indexer, predicate);
   if (auto topk = dyn_cast<TopKOp>(op))
     return lowerTopK(topk, predicate);
+  if (isa<memref::GetGlobalOp>(op))
+    return op->emitOpError("is in the host's memory, where kernels do not "
+                           "read: make it an argument");
+  if (auto load = dyn_cast<memref::LoadOp>(op))
+    values.noteLoad(load);
   if (isMemoryEffectFree(op) ||
       isa<memref::LoadOp, memref::AssumeAlignmentOp, RankOp>(op))
     return success();
+  if (auto attention = dyn_cast<SparseMlaOp>(op))
+    if (failed(makeRowsDense(op, attention.getQ())) ||
+        failed(makeRowsDense(op, attention.getKv())) ||
+        failed(makeRowsDense(op, attention.getOuts())))
+      return failure();
+  if (auto push = dyn_cast<PushOp>(op))
+    if (failed(makeRowsDense(op, push.getSources())) ||
+        failed(makeRowsDense(op, push.getInbox())))
+      return failure();
 
   OpBuilder b(op);
   SmallVector<Value> operands(op->getOperands());
@@ -711,9 +821,10 @@ LogicalResult FunctionLowering::run() {
     return function.emitOpError(
         "has a control flow graph, which has no form on "
         "the GPU: use scf");
+  unsigned numResults = function.getNumResults();
   if (failed(moveResultsToArguments()))
     return failure();
-  writeResultsInPlace();
+  writeResultsInPlace(numResults);
   auto b = OpBuilder::atBlockBegin(&function.front());
   device = DeviceContextOp::create(b, function.getLoc(), b.getIndexType());
   SmallVector<Operation *> ops = getOps(function.front());

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -82,6 +83,56 @@ Value DeviceValues::getBound(OpBuilder &b, Location loc, Value size) {
 
 void DeviceValues::noteWorkspace(WorkspaceOp op) {
   signalsBefore[op] = signals.lookup(op.getChannel());
+}
+
+/// What `buffer` may be a view of.
+static void findRoots(Value buffer, llvm::SmallPtrSetImpl<Value> &roots) {
+  Operation *op = buffer.getDefiningOp();
+  if (isa_and_nonnull<ViewLikeOpInterface, memref::CastOp>(op))
+    return findRoots(op->getOperand(0), roots);
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
+    findRoots(select.getTrueValue(), roots);
+    return findRoots(select.getFalseValue(), roots);
+  }
+  roots.insert(buffer);
+}
+
+void DeviceValues::noteWrites(Operation *op) {
+  if (loads.empty())
+    return;
+  llvm::SmallPtrSet<Value, 4> written;
+  op->walk([&](MemoryEffectOpInterface writer) {
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    writer.getEffects(effects);
+    for (const MemoryEffects::EffectInstance &effect : effects)
+      if (isa<MemoryEffects::Write>(effect.getEffect()) && effect.getValue())
+        findRoots(effect.getValue(), written);
+  });
+  if (written.empty())
+    return;
+  for (memref::LoadOp load : loads) {
+    llvm::SmallPtrSet<Value, 4> read;
+    findRoots(load.getMemRef(), read);
+    if (llvm::any_of(read, [&](Value root) { return written.contains(root); }))
+      stale.insert(load);
+  }
+}
+
+memref::LoadOp DeviceValues::findStale(Value value) {
+  if (stale.empty())
+    return {};
+  llvm::SmallPtrSet<Value, 8> seen;
+  SmallVector<Value> values{value};
+  while (!values.empty()) {
+    Value next = values.pop_back_val();
+    if (!seen.insert(next).second || !isDevice(next))
+      continue;
+    Operation *op = next.getDefiningOp();
+    if (stale.contains(op))
+      return cast<memref::LoadOp>(op);
+    llvm::append_range(values, op->getOperands());
+  }
+  return {};
 }
 
 Value DeviceValues::compute(OpBuilder &b, Value value, Value device,

@@ -9,9 +9,11 @@
 #ifndef SHARDQ_LIB_CONVERSION_GPU_DEVICEVALUES_H
 #define SHARDQ_LIB_CONVERSION_GPU_DEVICEVALUES_H
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 #include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace mlir::shardq {
 
@@ -34,6 +36,12 @@ public:
   void noteWorkspace(WorkspaceOp op);
   void noteSignal(int32_t channel) { ++signals[channel]; }
 
+  /// A value was loaded; `op`, or an op inside it, will write.
+  void noteLoad(memref::LoadOp load) { loads.push_back(load); }
+  void noteWrites(Operation *op);
+  /// A load that `value` is computed from whose memory was written since.
+  memref::LoadOp findStale(Value value);
+
   /// Computes device values at the builder's position, inside a kernel.
   /// `device` is the address of the runtime's device context. `copies` holds
   /// what this kernel has computed so far.
@@ -44,6 +52,8 @@ private:
                      IRMapping &copies);
 
   Value stepRows;
+  SmallVector<memref::LoadOp> loads;
+  llvm::SmallPtrSet<Operation *, 4> stale; // of the loads
   llvm::DenseMap<int32_t, int64_t> signals;
   // Signals on its channel before a workspace.
   llvm::DenseMap<Operation *, int64_t> signalsBefore;

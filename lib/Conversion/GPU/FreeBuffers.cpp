@@ -9,6 +9,7 @@
 #include "FreeBuffers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
@@ -22,8 +23,16 @@ static Operation *getLastUse(memref::AllocOp alloc) {
   SmallVector<Value> views{alloc};
   while (!views.empty()) {
     for (Operation *user : views.pop_back_val().getUsers()) {
-      if (user->hasTrait<OpTrait::IsTerminator>())
-        return nullptr;
+      if (user->hasTrait<OpTrait::IsTerminator>()) {
+        if (user->getBlock() == block)
+          return nullptr;
+        llvm::append_range(views, user->getParentOp()->getResults());
+      }
+      // A loop without turns gives back what it got.
+      if (auto loop = dyn_cast<LoopLikeOpInterface>(user)) {
+        llvm::append_range(views, loop.getRegionIterArgs());
+        llvm::append_range(views, user->getResults());
+      }
       Operation *ancestor = block->findAncestorOpInBlock(*user);
       if (last->isBeforeInBlock(ancestor))
         last = ancestor;
