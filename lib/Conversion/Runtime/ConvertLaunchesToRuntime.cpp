@@ -37,7 +37,7 @@ struct ConvertLaunchesToRuntimePass
 
 private:
   LogicalResult lower(gpu::LaunchFuncOp op);
-  void lower(memref::AllocOp op);
+  LogicalResult lower(memref::AllocOp op);
   void lower(memref::DeallocOp op);
   FailureOr<int32_t> getNumber(gpu::LaunchFuncOp op);
   Value call(ImplicitLocOpBuilder &b, StringRef name, Type result,
@@ -128,6 +128,18 @@ ConvertLaunchesToRuntimePass::getNumber(gpu::LaunchFuncOp op) {
 }
 
 LogicalResult ConvertLaunchesToRuntimePass::lower(gpu::LaunchFuncOp op) {
+  if (op.getAsyncToken() || !op.getAsyncDependencies().empty())
+    return op.emitOpError("is asynchronous, but the runtime's launches are in "
+                          "the order of one stream");
+  if (op.hasClusterSize())
+    return op.emitOpError("has clusters, which the runtime's launches cannot "
+                          "have");
+  for (Value operand : op.getKernelOperands())
+    if (!isa<MemRefType, IndexType, IntegerType, FloatType,
+             LLVM::LLVMPointerType>(operand.getType()))
+      return op.emitOpError("has an operand of type ")
+             << operand.getType()
+             << ", which the runtime's launches cannot have";
   FailureOr<int32_t> number = getNumber(op);
   if (failed(number))
     return failure();
@@ -167,9 +179,12 @@ LogicalResult ConvertLaunchesToRuntimePass::lower(gpu::LaunchFuncOp op) {
   return success();
 }
 
-void ConvertLaunchesToRuntimePass::lower(memref::AllocOp op) {
+LogicalResult ConvertLaunchesToRuntimePass::lower(memref::AllocOp op) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
   MemRefType type = op.getType();
+  if (!type.getElementType().isIntOrFloat() || !type.getLayout().isIdentity())
+    return op.emitOpError("makes a buffer of type ")
+           << type << ", expected integers or floats without a layout";
   Type i64 = b.getI64Type();
   auto pointer = LLVM::LLVMPointerType::get(&getContext());
   int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
@@ -185,6 +200,7 @@ void ConvertLaunchesToRuntimePass::lower(memref::AllocOp op) {
   op.replaceAllUsesWith(
       createBufferAt(b, op.getLoc(), type, address, op.getDynamicSizes()));
   op.erase();
+  return success();
 }
 
 void ConvertLaunchesToRuntimePass::lower(memref::DeallocOp op) {
@@ -220,7 +236,8 @@ void ConvertLaunchesToRuntimePass::runOnOperation() {
       if (failed(lower(launch)))
         return signalPassFailure();
     } else if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
-      lower(alloc);
+      if (failed(lower(alloc)))
+        return signalPassFailure();
     } else {
       lower(cast<memref::DeallocOp>(op));
     }
