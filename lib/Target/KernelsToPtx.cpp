@@ -7,6 +7,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVM/NVVM/Target.h"
+#include "mlir/Target/LLVM/NVVM/Utils.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -14,6 +15,8 @@
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace mlir::shardq {
@@ -22,6 +25,8 @@ namespace mlir::shardq {
 } // namespace mlir::shardq
 
 using namespace mlir;
+
+static constexpr StringLiteral kTriple = "nvptx64-nvidia-cuda";
 
 namespace {
 struct KernelsToPtxPass
@@ -70,6 +75,20 @@ static std::string linkDeviceLibrary(llvm::Module &module) {
   return "";
 }
 
+/// Of a name that it does not know, LLVM makes code for some old card.
+static bool isKnownToLLVM(StringRef chip) {
+  NVVM::SerializeGPUModuleBase::init();
+  std::string error;
+  llvm::Triple triple(kTriple);
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return false;
+  std::unique_ptr<llvm::MCSubtargetInfo> info(
+      target->createMCSubtargetInfo(triple, "", ""));
+  return info && info->isCPUStringValid(chip);
+}
+
 void KernelsToPtxPass::runOnOperation() {
   ModuleOp module = getOperation();
   StringRef chip = arch;
@@ -81,10 +100,15 @@ void KernelsToPtxPass::runOnOperation() {
         << chip << "', expected sm_80 or later, for example sm_90a";
     return signalPassFailure();
   }
+  if (!isKnownToLLVM(chip)) {
+    module.emitError("arch is '")
+        << chip << "', expected one that LLVM knows, for example sm_90a";
+    return signalPassFailure();
+  }
   // What LLVM takes for the oldest cards predates the fences of the library.
   StringRef features = number < 100 ? "+ptx80" : "";
-  auto target = NVVM::NVVMTargetAttr::get(
-      &getContext(), optLevel, "nvptx64-nvidia-cuda", chip, features);
+  auto target = NVVM::NVVMTargetAttr::get(&getContext(), optLevel, kTriple,
+                                          chip, features);
   for (auto kernels : module.getOps<gpu::GPUModuleOp>())
     kernels.setTargetsAttr(ArrayAttr::get(&getContext(), {target}));
 
