@@ -58,7 +58,9 @@ def ShareKernels : Pass<"shardq-share-kernels", "::mlir::ModuleOp"> {
   let summary = "Makes launches of equal kernels launch one";
   let description = [{
     Outlining makes a kernel of every launch. Of kernels that differ in nothing but their
-    names the first stays, so that 61 layers have the kernels of one.
+    names the first stays, so that 61 layers have the kernels of one. The number of an
+    exchange, which a kernel needs for the record of a failure only, becomes an argument
+    for that.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect"];
 }

@@ -1,6 +1,7 @@
 //===- ShareKernels.cpp - One kernel for equal launches -------------------===//
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/ShardQ.h"
@@ -19,6 +20,76 @@ struct ShareKernelsPass
   void runOnOperation() override;
 };
 } // namespace
+
+/// The number of the exchange that `kernel` is part of, which the device
+/// library puts into its record of a failure: a constant, or null.
+static Operation *findExchange(gpu::GPUFuncOp kernel,
+                               SmallVectorImpl<OpOperand *> &uses) {
+  Operation *number = nullptr;
+  kernel.walk([&](LLVM::CallOp call) {
+    StringRef name = call.getCallee().value_or("");
+    if (name != "shardq_device_admit" && name != "shardq_device_signal" &&
+        name != "shardq_device_wait")
+      return;
+    OpOperand &operand = call->getOpOperand(2);
+    Operation *op = operand.get().getDefiningOp();
+    if (!op || !op->hasTrait<OpTrait::ConstantLike>())
+      return;
+    if (!number)
+      number = op;
+    if (number == op)
+      uses.push_back(&operand);
+  });
+  return number;
+}
+
+/// Makes that number an argument: it is what tells the kernels of two layers
+/// apart.
+static void handOverExchanges(ModuleOp module) {
+  llvm::DenseMap<Attribute, Operation *> numbers;
+  SmallVector<Operation *> unused;
+  for (auto kernels : module.getOps<gpu::GPUModuleOp>())
+    for (auto kernel : kernels.getOps<gpu::GPUFuncOp>()) {
+      SmallVector<OpOperand *> uses;
+      Operation *number = findExchange(kernel, uses);
+      unsigned last = kernel.getNumArguments();
+      if (!number || !kernel.isKernel() ||
+          failed(kernel.insertArgument(last, number->getResult(0).getType(), {},
+                                       kernel.getLoc())))
+        continue;
+      for (OpOperand *use : uses)
+        use->set(kernel.getArgument(last));
+      numbers[SymbolRefAttr::get(kernels.getNameAttr(),
+                                 {FlatSymbolRefAttr::get(kernel)})] = number;
+      unused.push_back(number);
+    }
+  module.walk([&](gpu::LaunchFuncOp launch) {
+    if (Operation *number = numbers.lookup(launch.getKernel())) {
+      OpBuilder b(launch);
+      launch.getKernelOperandsMutable().append(b.clone(*number)->getResult(0));
+    }
+  });
+  for (Operation *number : unused)
+    if (number->use_empty())
+      number->erase();
+}
+
+/// Which constant was met first is no difference either.
+static void sortConstants(gpu::GPUFuncOp kernel) {
+  Block &block = kernel.getBody().front();
+  SmallVector<std::pair<std::string, Operation *>> constants;
+  for (Operation &op : block)
+    if (op.hasTrait<OpTrait::ConstantLike>()) {
+      std::string text;
+      llvm::raw_string_ostream stream(text);
+      op.print(stream, OpPrintingFlags().printGenericOpForm().useLocalScope());
+      // Without the name of its result.
+      constants.push_back({text.substr(text.find('=')), &op});
+    }
+  llvm::sort(constants, llvm::less_first());
+  for (auto &[text, op] : llvm::reverse(constants))
+    op->moveBefore(&block, block.begin());
+}
 
 /// The kernel as text, all but its name.
 static std::string getText(gpu::GPUFuncOp kernel) {
@@ -41,11 +112,14 @@ void ShareKernelsPass::runOnOperation() {
     });
     getOperation()->removeAttr(shardq::kResidentBlocksAttrName);
   }
+  handOverExchanges(getOperation());
   llvm::DenseMap<Attribute, SymbolRefAttr> shared;
   for (auto module : getOperation().getOps<gpu::GPUModuleOp>()) {
     llvm::StringMap<gpu::GPUFuncOp> first;
     for (auto kernel :
          llvm::make_early_inc_range(module.getOps<gpu::GPUFuncOp>())) {
+      if (kernel.isKernel())
+        sortConstants(kernel);
       auto [it, isNew] = first.try_emplace(getText(kernel), kernel);
       if (isNew)
         continue;
