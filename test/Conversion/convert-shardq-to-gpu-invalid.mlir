@@ -56,6 +56,13 @@ func.func @f(%a: memref<?xi32, affine_map<(d0)->(d0 floordiv 2)>>) {
   return
 }
 
+// -----
+
+// expected-error @+1 {{is named "shardq_device_inbox", which is a name of ShardQ's device library}}
+func.func @shardq_device_inbox() {
+  return
+}
+
 //===----------------------------------------------------------------------===//
 // Ops without a form
 //===----------------------------------------------------------------------===//
@@ -148,6 +155,30 @@ func.func @f() {
 func.func @f(%x: memref<*xf32>, %y: memref<*xf32>) {
   // expected-error @+1 {{'memref.copy' op has a buffer of type 'memref<*xf32>', expected a known rank}}
   memref.copy %x, %y : memref<*xf32> to memref<*xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<4xcomplex<f32>>, %y: memref<4xcomplex<f32>>) {
+  // expected-error @+1 {{has a buffer of type 'memref<4xcomplex<f32>>', expected integers or floats of whole bytes}}
+  memref.copy %x, %y : memref<4xcomplex<f32>> to memref<4xcomplex<f32>>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<4xf32>, %i: index) {
+  %cst = arith.constant 1.0 : f32
+  // expected-error @+1 {{'scf.index_switch' op has no form on the GPU}}
+  scf.index_switch %i
+  case 1 {
+    memref.store %cst, %x[%i] : memref<4xf32>
+    scf.yield
+  }
+  default {
+    scf.yield
+  }
   return
 }
 

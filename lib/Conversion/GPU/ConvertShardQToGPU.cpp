@@ -849,6 +849,16 @@ void ConvertShardQToGPUPass::runOnOperation() {
   if (failed(verifyInFunctionsOf(module)) ||
       failed(verifyOnStridedBuffers(module)))
     return signalPassFailure();
+  for (Operation &op : *module.getBody()) {
+    auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+    auto declared = dyn_cast<LLVM::LLVMFuncOp>(op);
+    if (name && name.getValue().starts_with("shardq_device_") &&
+        !(declared && declared.isExternal())) {
+      op.emitOpError("is named ")
+          << name << ", which is a name of ShardQ's device library";
+      return signalPassFailure();
+    }
+  }
   declareDeviceLibrary(module);
   KernelNames names(module);
   for (auto function :
