@@ -147,13 +147,10 @@ Outcome Gpu::createPrivate() {
     end = offset + size;
     return offset;
   };
-  uint64_t pairs = static_cast<uint64_t>(layout.slots) *
-                   std::max<uint64_t>(layout.channels, 1);
   place.failed = put(sizeof(uint32_t));
   place.channels = put(channels.size() * sizeof(device::Channel));
   place.contexts =
       put(static_cast<uint64_t>(layout.slots) * sizeof(device::DeviceContext));
-  place.arrivals = put(pairs * sizeof(uint32_t));
   place.tokens = put(ranks * sizeof(uint64_t));
   place.probes = put(ranks * sizeof(Probe));
   place.bad = put(ranks * Probe::kWays * sizeof(uint32_t));
@@ -316,8 +313,6 @@ Outcome Gpu::prepare(const Deadline &deadline) {
     context.numChannels = layout.channels;
     context.epochs =
         reinterpret_cast<uint64_t *>(own + layout.signalled) + pairs;
-    context.arrivals =
-        reinterpret_cast<uint32_t *>(at(place.arrivals)) + pairs;
     context.failed = reinterpret_cast<uint32_t *>(at(place.failed));
     context.control = reinterpret_cast<device::Control *>(controlOnDevice);
     context.left = reinterpret_cast<const uint32_t *>(controlOnDevice +

@@ -155,7 +155,7 @@ private:
 
   // Offsets in the private memory of the device.
   struct {
-    uint64_t failed, channels, contexts, arrivals, tokens, probes, bad, bytes;
+    uint64_t failed, channels, contexts, tokens, probes, bad, bytes;
   } place{};
   Address privateMemory = 0;
 

@@ -363,26 +363,6 @@ SHARDQ_DEVICE int32_t shardq_device_admit(const DeviceContext *context,
   return 0;
 }
 
-SHARDQ_DEVICE int32_t shardq_device_last_block(const DeviceContext *context,
-                                               int32_t channel) {
-  barrierAny(false);
-  bool isLast = false;
-  if (threadIndex() == 0) {
-    // Peers' memory is among what the block stored.
-    fenceSystem();
-    uint32_t *arrivals = context->arrivals + channel;
-    uint32_t before = __scoped_atomic_fetch_add(
-        arrivals, uint32_t(1), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
-    isLast = before + 1 == blockCount();
-    if (isLast) {
-      __scoped_atomic_store_n(arrivals, uint32_t(0), __ATOMIC_RELAXED,
-                              __MEMORY_SCOPE_DEVICE);
-      fenceSystem();
-    }
-  }
-  return barrierAny(isLast);
-}
-
 SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
                                         int32_t channel, int32_t operation,
                                         int64_t group_first,

@@ -36,13 +36,6 @@ int32_t shardq_device_admit(const shardq::device::DeviceContext *context,
                             int32_t channel, int32_t operation, int64_t rows,
                             int64_t row_bytes);
 
-/// 1 in the last block of the kernel's grid that gets here, 0 in all others:
-/// then everything that the grid stored before is ordered before what the block
-/// signals. All threads of all blocks; one exchange of a channel at a time.
-int32_t
-shardq_device_last_block(const shardq::device::DeviceContext *context,
-                         int32_t channel);
-
 /// Begins the channel's next epoch and tells each member `group_first + i *
 /// group_stride` that `rows[i]` rows were pushed to it. What earlier kernels of
 /// the stream stored, and this block before the call, is visible to a member

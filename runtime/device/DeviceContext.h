@@ -64,9 +64,6 @@ struct DeviceContext {
   /// Last epoch that this rank signalled, by channel: in the heap, where peers
   /// that look for a laggard read it.
   uint64_t *epochs;
-  /// Blocks of the exchange that runs which have pushed, by channel; 0 between
-  /// kernels.
-  uint32_t *arrivals;
   /// Nonzero once a failure is known to this rank's kernels; in memory of the
   /// device, so that asking costs little. Shared by the slots.
   uint32_t *failed;

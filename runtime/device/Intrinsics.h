@@ -27,12 +27,6 @@ inline uint64_t nanoseconds() { return __nvvm_read_ptx_sreg_globaltimer(); }
 
 inline void rest(uint32_t nanoseconds) { __nvvm_nanosleep(nanoseconds); }
 
-/// Orders what this thread saw before it before what it does behind it, for all
-/// devices. Atomic additions carry no order of their own on this target.
-inline void fenceSystem() {
-  __scoped_atomic_thread_fence(__ATOMIC_ACQ_REL, __MEMORY_SCOPE_SYSTEM);
-}
-
 /// Ranks of one device may see one page at several addresses, and what was
 /// written through one is seen through another only after this.
 inline void fenceAliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
@@ -46,7 +40,6 @@ uint32_t blockCount();
 bool barrierAny(bool vote);
 uint64_t nanoseconds();
 void rest(uint32_t nanoseconds);
-inline void fenceSystem() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void fenceAliases() {}
 
 #endif

@@ -227,9 +227,9 @@ func.func @rows_on_device(%start: memref<?xi32>, %lens: memref<?xi32>, %n: index
 // CHECK: llvm.call @shardq_device_admit
 // CHECK: llvm.call @shardq_device_peer
 // CHECK: gpu.launch {{.*}} function(@linalg_fill_f32{{[_0-9]*}})
-// CHECK: gpu.launch {{.*}} function(@shardq_signal{{[_0-9]*}})
+// A signal and its wait are one kernel where nothing stands between.
+// CHECK: gpu.launch {{.*}} function(@shardq_signal_wait{{[_0-9]*}})
 // CHECK: llvm.call @shardq_device_signal
-// CHECK: gpu.launch {{.*}} function(@shardq_wait{{[_0-9]*}})
 // CHECK: llvm.call @shardq_device_wait
 
 // Read after one signal of the channel:
@@ -240,8 +240,7 @@ func.func @rows_on_device(%start: memref<?xi32>, %lens: memref<?xi32>, %n: index
 // CHECK: gpu.launch {{.*}} function(@shardq_push_2x8_8x8_f32{{[_0-9]*}})
 // CHECK: llvm.call @shardq_device_inbox(%{{.*}}, %[[CHANNEL]], %[[NONE]])
 // CHECK: gpu.launch {{.*}} function(@linalg_fill_f32{{[_0-9]*}})
-// CHECK: gpu.launch {{.*}} function(@shardq_signal{{[_0-9]*}})
-// CHECK: gpu.launch {{.*}} function(@shardq_wait{{[_0-9]*}})
+// CHECK: gpu.launch {{.*}} function(@shardq_signal_wait{{[_0-9]*}})
 
 // The first is two signals behind, the second one; signals of other channels do not
 // count.

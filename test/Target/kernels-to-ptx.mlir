@@ -56,9 +56,8 @@ func.func @exchange(%q: memref<?x4x512xbf16>, %rope: memref<?x4x64xbf16>, %ids: 
   return
 }
 
-// An exchange in one go has all of it.
-// CHECK-LABEL: .entry shardq_push_4x512_4x64_16x576_bf16_{{[0-9]}}(
-// CHECK: st.global.v4.b32
+// Where nothing is overlapped, signal and wait are one kernel.
+// CHECK-LABEL: .entry shardq_signal_wait(
 // CHECK: st.release.sys
 // CHECK: ld.acquire.sys
 func.func @whole_exchange(%q: memref<?x4x512xbf16>, %rope: memref<?x4x64xbf16>, %ids: memref<?xi32>, %offsets: memref<5xi32>,

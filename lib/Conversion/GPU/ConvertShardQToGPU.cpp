@@ -430,8 +430,14 @@ void FunctionLowering::launch(Operation *op, Twine name,
   OpBuilder b(op);
   Location loc = op->getLoc();
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value teams = rows;
+  if (shape.rowsPerBlock != 1)
+    teams = arith::CeilDivUIOp::create(
+        b, loc, rows,
+        arith::ConstantIndexOp::create(b, loc, shape.rowsPerBlock));
   Value blocks = arith::MulIOp::create(
-      b, loc, rows, arith::ConstantIndexOp::create(b, loc, shape.blocksPerRow));
+      b, loc, teams,
+      arith::ConstantIndexOp::create(b, loc, shape.blocksPerRow));
   blocks = arith::MinSIOp::create(
       b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.maxBlocks));
   blocks = arith::MaxSIOp::create(b, loc, blocks, one);
@@ -439,13 +445,13 @@ void FunctionLowering::launch(Operation *op, Twine name,
   Value shared;
   if (shape.dynamicShared)
     shared = arith::ConstantIntOp::create(b, loc, shape.dynamicShared, 32);
-  auto op_ = gpu::LaunchOp::create(
+  auto launchOp = gpu::LaunchOp::create(
       b, loc, blocks, one, one, threads, one, one, shared, Type(), ValueRange{},
       TypeRange{}, TypeRange{}, Value(), Value(), Value(),
       FlatSymbolRefAttr::get(context, kKernelModuleName),
       FlatSymbolRefAttr::get(names.add(name, shape)));
   KernelBuilder k(loc, b.getListener(), context, shape.threads);
-  k.setInsertionPointToStart(&op_.getBody().front());
+  k.setInsertionPointToStart(&launchOp.getBody().front());
   Operation *end = gpu::TerminatorOp::create(k);
   k.setInsertionPoint(end);
 
@@ -638,23 +644,16 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   return success();
 }
 
-/// The signal and wait that directly follow a push: an exchange that nothing
-/// overlaps, which one kernel can do.
-static std::pair<SignalOp, WaitOp> getRestOfExchange(PushOp push) {
-  auto signal = dyn_cast_or_null<SignalOp>(push->getNextNode());
-  auto wait =
-      signal ? dyn_cast_or_null<WaitOp>(signal->getNextNode()) : WaitOp();
-  auto belongs = [&](auto op) {
-    return op.getChannel() == push.getChannel() &&
-           op.getExchange() == push.getExchange() &&
-           op.getDirection() == push.getDirection() &&
-           op.getMeshAttr() == push.getMeshAttr() &&
-           op.getAxis() == push.getAxis() &&
-           op.getOffsets() == push.getOffsets();
-  };
-  if (!wait || !belongs(signal) || !belongs(wait))
-    return {};
-  return {signal, wait};
+/// The wait that directly follows a signal: an exchange that nothing overlaps.
+static WaitOp getWaitBehind(SignalOp signal) {
+  auto wait = dyn_cast_or_null<WaitOp>(signal->getNextNode());
+  bool belongs = wait && wait.getChannel() == signal.getChannel() &&
+                 wait.getExchange() == signal.getExchange() &&
+                 wait.getDirection() == signal.getDirection() &&
+                 wait.getMeshAttr() == signal.getMeshAttr() &&
+                 wait.getAxis() == signal.getAxis() &&
+                 wait.getOffsets() == signal.getOffsets();
+  return belongs ? wait : WaitOp();
 }
 
 LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
@@ -758,17 +757,15 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     FailureOr<Value> rows = getRows(op);
     if (failed(rows))
       return failure();
-    if (auto push = dyn_cast<PushOp>(op)) {
-      auto [signal, wait] = getRestOfExchange(push);
-      if (wait) {
-        launch(op, getKernelName(op), getExchangeShape(op), *rows, operands,
-               predicate, [&](KernelBuilder &k, ValueRange args) {
-                 emitWholeExchangeKernel(k, push, signal, wait, args);
+    if (auto signal = dyn_cast<SignalOp>(op)) {
+      if (WaitOp wait = getWaitBehind(signal)) {
+        launch(op, getKernelName(op) + "_wait", getExchangeShape(op), *rows,
+               operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+                 emitFlagsKernel(k, signal, wait, args);
                });
         values.noteSignal(signal.getChannel());
-        launched.insert(signal);
         launched.insert(wait);
-        lowered.append({op, signal, wait});
+        lowered.append({op, wait});
         return success();
       }
     }

@@ -207,7 +207,6 @@ void mlir::shardq::declareDeviceLibrary(ModuleOp module) {
   declare("shardq_device_peer", pointer, {pointer, pointer, i64});
   declare("shardq_device_ok", i32, {pointer});
   declare("shardq_device_admit", i32, {pointer, i32, i32, i64, i64});
-  declare("shardq_device_last_block", i32, {pointer, i32});
   for (StringRef flag : {"shardq_device_signal", "shardq_device_wait"})
     declare(flag, none, {pointer, i32, i32, i64, i64, i64, pointer});
 }

@@ -12,8 +12,9 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-/// Resident blocks of the largest card, so that none waits for another.
-static constexpr int64_t kPushBlocks = 132 * 8;
+/// Some waves of blocks on the largest card, so that the last one to end does
+/// not leave the links idle for long.
+static constexpr int64_t kPushBlocks = 132 * 16;
 
 KernelShape mlir::shardq::getExchangeShape(Operation *op) {
   KernelShape shape;
@@ -71,8 +72,7 @@ private:
     int64_t unroll = 0;
   };
 
-  void overTasks(Value numRemote, Value numAll,
-                 llvm::function_ref<void(Value, Value)> body);
+  void overTasks(Value numTasks, llvm::function_ref<void(Value, Value)> body);
   void pushToTokens();
   void pushToHeads();
   HeadRun getRun(Value buffer, Value row, Value head);
@@ -130,7 +130,7 @@ PushKernel::PushKernel(KernelBuilder &b, PushOp op, ValueRange args)
   // Short rows in one go; long ones in parts that come out even, if any do.
   int64_t perThread = llvm::divideCeil(wide.count, b.numThreads());
   wide.unroll = std::min<int64_t>(perThread, 4);
-  for (int64_t unroll : {8, 6, 7, 5, 9})
+  for (int64_t unroll : {9, 8, 7, 6, 5})
     if (perThread > 4 && perThread % unroll == 0) {
       wide.unroll = unroll;
       break;
@@ -207,52 +207,25 @@ static Value toPeer(KernelBuilder &b, Value address, Value peerRank,
   return LLVM::AddrSpaceCastOp::create(b, pointerType(b, 1), theirs);
 }
 
-/// Runs `body(task, part)` for the tasks that write peers' memory, in order,
-/// and for those that write this rank's own, beside them: own rows take memory
-/// bandwidth alone and would otherwise keep the links idle at the end. An
-/// eighth of the blocks has them, where there are so many blocks.
-void PushKernel::overTasks(Value numRemote, Value numAll,
+/// Runs `body(task, part)` for every part of every task, in order.
+void PushKernel::overTasks(Value numTasks,
                            llvm::function_ref<void(Value, Value)> body) {
-  Value eight = b.index(8), zero = b.index(0);
   Value parts = b.index(numParts);
-  Value lane = arith::RemUIOp::create(b, b.block(), eight);
-  Value team = arith::DivUIOp::create(b, b.block(), eight);
-  Value teams = arith::DivUIOp::create(b, b.numBlocks(), eight);
-  Value isShared = b.less(b.numBlocks(), eight);
-  Value isOwn = b.equal(lane, b.index(7));
-  Value others = b.sub(b.numBlocks(), teams);
-  Value othersBefore = b.sub(b.block(), team);
-  auto run = [&](Value first, Value step, Value begin, Value end) {
-    auto loop = scf::ForOp::create(b, b.add(b.mul(begin, parts), first),
-                                   b.mul(end, parts), step);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value index = loop.getInductionVar();
+  b.overBlocks(b.index(0), b.mul(numTasks, parts), [&](Value index) {
     body(arith::DivUIOp::create(b, index, parts),
          arith::RemUIOp::create(b, index, parts));
-  };
-  Value most = b.mul(numAll, parts);
-  Value none = b.add(most, b.index(1));
-  Value firstRemote =
-      b.select(isShared, b.block(), b.select(isOwn, none, othersBefore));
-  Value stepRemote = b.select(isShared, b.numBlocks(), others);
-  Value firstOwn = b.select(isShared, b.block(), b.select(isOwn, team, none));
-  Value stepOwn = b.select(isShared, b.numBlocks(), b.max(teams, b.index(1)));
-  run(firstRemote, stepRemote, zero, numRemote);
-  run(firstOwn, stepOwn, numRemote, numAll);
+  });
 }
 
 void PushKernel::pushToTokens() {
   Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
   Value capacity = b.index(op.getCapacity());
   Value total = getOffset(count);
-  Value own = b.max(
-      zero, b.sub(getOffset(b.add(coordinate, one)), getOffset(coordinate)));
   // Tokens of rank+1 first, then rank+2, ...: at any time each rank is written
   // by one other. Own tokens come last.
   Value next = arith::RemUIOp::create(b, b.add(coordinate, one), count);
   Value first = getOffset(next);
-  overTasks(b.max(zero, b.sub(total, own)), total, [&](Value task, Value part) {
+  overTasks(total, [&](Value task, Value part) {
     Value token = b.add(task, first);
     token = b.select(b.less(token, total), token, b.sub(token, total));
     Value peer = zero;
@@ -280,24 +253,21 @@ void PushKernel::pushToHeads() {
   Value rows = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
   Value begin = getOffset(coordinate);
   Value own = b.max(zero, b.sub(getOffset(b.add(coordinate, one)), begin));
-  overTasks(b.mul(own, b.index(ranks - 1)), b.mul(own, count),
-            [&](Value task, Value part) {
-              Value turn = arith::DivUIOp::create(b, task, own);
-              Value groupRow = arith::RemUIOp::create(b, task, own);
-              Value peer = arith::RemUIOp::create(
-                  b, b.add(b.add(coordinate, one), turn), count);
-              Value row = b.add(decodes,
-                                b.toIndex(b.load(ids, b.add(begin, groupRow))));
-              Value known = b.both(b.inRange(row, zero, rows),
-                                   b.less(groupRow, b.dim(source, 0)));
-              b.when(known, [&] {
-                HeadRun from =
-                    getRun(source, groupRow, b.mul(peer, b.index(heads)));
-                HeadRun to = getRun(inbox, row, zero);
-                to.address = toPeer(b, to.address, getRank(peer), device);
-                copyHeads(from, to, part);
-              });
-            });
+  overTasks(b.mul(own, count), [&](Value task, Value part) {
+    Value turn = arith::DivUIOp::create(b, task, own);
+    Value groupRow = arith::RemUIOp::create(b, task, own);
+    Value peer =
+        arith::RemUIOp::create(b, b.add(b.add(coordinate, one), turn), count);
+    Value row = b.add(decodes, b.toIndex(b.load(ids, b.add(begin, groupRow))));
+    Value known =
+        b.both(b.inRange(row, zero, rows), b.less(groupRow, b.dim(source, 0)));
+    b.when(known, [&] {
+      HeadRun from = getRun(source, groupRow, b.mul(peer, b.index(heads)));
+      HeadRun to = getRun(inbox, row, zero);
+      to.address = toPeer(b, to.address, getRank(peer), device);
+      copyHeads(from, to, part);
+    });
+  });
 }
 
 void PushKernel::emit() {
@@ -358,20 +328,10 @@ static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
               toI64(b, first), toI64(b, stride), i64(b, ranks), array});
 }
 
-void mlir::shardq::emitWholeExchangeKernel(KernelBuilder &b, PushOp push,
-                                           SignalOp signal, WaitOp wait,
-                                           ValueRange args) {
-  PushKernel(b, push, args).emit();
-  unsigned numSources = push.getSources().size();
-  SmallVector<Value> flag{args[numSources + 1]};
-  llvm::append_range(flag, args.take_back(3));
-  Value device = toPointer(b, b.getLoc(), args.back());
-  Value last = callDevice(b, "shardq_device_last_block", b.getI32Type(),
-                          {device, b.i32(push.getChannel())});
-  b.when(b.equal(last, b.i32(1)), [&] {
-    emitFlag(b, signal, "shardq_device_signal", flag);
-    emitFlag(b, wait, "shardq_device_wait", flag);
-  });
+void mlir::shardq::emitFlagsKernel(KernelBuilder &b, SignalOp signal,
+                                   WaitOp wait, ValueRange args) {
+  emitFlag(b, signal, "shardq_device_signal", args);
+  emitFlag(b, wait, "shardq_device_wait", args);
 }
 
 void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,

@@ -23,6 +23,8 @@ namespace mlir::shardq {
 struct KernelShape {
   int64_t threads = 256;
   int64_t blocksPerRow = 1;
+  /// Rows that a block takes at a time, where rows are single elements.
+  int64_t rowsPerBlock = 1;
   int64_t maxBlocks = 1 << 30;
   int64_t dynamicShared = 0; // bytes
   /// Of a multiprocessor, that registers must allow: `nvvm.minctasm`. Left to
@@ -86,10 +88,9 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
-/// All three in one kernel, with the arguments of push: the last block to be
-/// done with pushing signals and waits, so that an exchange is one launch.
-void emitWholeExchangeKernel(KernelBuilder &b, PushOp push, SignalOp signal,
-                             WaitOp wait, ValueRange args);
+/// Signal and wait in one kernel, with the arguments of either.
+void emitFlagsKernel(KernelBuilder &b, SignalOp signal, WaitOp wait,
+                     ValueRange args);
 
 /// `address`, of index type, as `!llvm.ptr`.
 Value toPointer(OpBuilder &b, Location loc, Value address);

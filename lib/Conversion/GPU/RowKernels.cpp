@@ -16,6 +16,18 @@ KernelShape mlir::shardq::getRowShape(Operation *op) {
   KernelShape shape;
   if (isa<CountDecodeRowsOp, SplitGateOp, memref::StoreOp>(op))
     shape.maxBlocks = 1;
+  // A thread for each row.
+  auto isVector = [](Value buffer) {
+    return cast<MemRefType>(buffer.getType()).getRank() <= 1;
+  };
+  auto take = dyn_cast<TakeRowsOp>(op);
+  auto copy = dyn_cast<memref::CopyOp>(op);
+  auto fill = dyn_cast<linalg::FillOp>(op);
+  if (isa<ExpandRowsOp, LocalRowsOp>(op) ||
+      (take && isVector(take.getOuts().front())) ||
+      (copy && isVector(copy.getTarget())) ||
+      (fill && isVector(fill.getOutputs().front())))
+    shape.rowsPerBlock = shape.threads;
   return shape;
 }
 
