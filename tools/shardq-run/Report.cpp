@@ -24,12 +24,12 @@ struct Balance {
 
 } // namespace
 
-static StringRef getUnit(ReferenceValue::Kind kind) {
+static StringRef getUnit(ReferenceValue::Kind kind, bool isRounded) {
   switch (kind) {
   case ReferenceValue::Plain:
     return "exact";
   case ReferenceValue::Attention:
-    return "ulp";
+    return isRounded ? "relative" : "ulp";
   case ReferenceValue::Lse:
     return "lse";
   }
@@ -37,8 +37,8 @@ static StringRef getUnit(ReferenceValue::Kind kind) {
 }
 
 static void printProgram(const char *name, const ProgramReport &program,
-                         ArrayRef<ReferenceValue::Kind> kinds,
-                         llvm::raw_ostream &out) {
+                         const VerifyReport &report, llvm::raw_ostream &out) {
+  ArrayRef<ReferenceValue::Kind> kinds = report.resultKinds;
   out << llvm::format("  %-20s %8.2f s  ", name, program.seconds);
   for (auto [i, error] : llvm::enumerate(program.errors)) {
     ReferenceValue::Kind kind =
@@ -49,6 +49,8 @@ static void printProgram(const char *name, const ProgramReport &program,
       out << (error == 0 ? "equal" : "differs");
     else if (kind == ReferenceValue::Lse)
       out << llvm::format("%.1e", error) << " (lse)";
+    else if (report.isRounded)
+      out << llvm::format("%.1e", error) << " of a row";
     else
       out << llvm::format("%.2f", error) << " ulp";
   }
@@ -63,9 +65,10 @@ void run::printReport(const VerifyReport &report, llvm::raw_ostream &out) {
       << " padding) of " << step.getNumRequests() << " requests on "
       << report.numRanks << " ranks\n"
       << "gate " << report.gate << '\n'
-      << "                             time  largest error (2 ulp allowed)\n";
-  printProgram("program as given", report.original, report.resultKinds, out);
-  printProgram("rewritten program", report.rewritten, report.resultKinds, out);
+      << "                             time  largest error ("
+      << (report.isRounded ? "2.5e-3 of a row" : "2 ulp") << " allowed)\n";
+  printProgram("program as given", report.original, report, out);
+  printProgram("rewritten program", report.rewritten, report, out);
   out << llvm::format("  %-20s %8.2f s\n", "float64 reference",
                       report.referenceSeconds);
 
@@ -92,11 +95,13 @@ void run::printReport(const VerifyReport &report, llvm::raw_ostream &out) {
 }
 
 static llvm::json::Object toJSON(const ProgramReport &program,
-                                 ArrayRef<ReferenceValue::Kind> kinds) {
+                                 const VerifyReport &report) {
+  ArrayRef<ReferenceValue::Kind> kinds = report.resultKinds;
   llvm::json::Array errors;
   for (auto [i, error] : llvm::enumerate(program.errors))
     errors.push_back(llvm::json::Object{
-        {"unit", i < kinds.size() ? getUnit(kinds[i]) : "exact"},
+        {"unit",
+         i < kinds.size() ? getUnit(kinds[i], report.isRounded) : "exact"},
         // JSON has no infinity.
         {"largest", std::isfinite(error) ? llvm::json::Value(error)
                                          : llvm::json::Value(nullptr)}});
@@ -124,8 +129,8 @@ llvm::Error run::writeReport(const VerifyReport &report, StringRef path) {
       {"requests", step.getNumRequests()},
       {"gate_open", report.gateOpen},
       {"gate", report.gate},
-      {"original", toJSON(report.original, report.resultKinds)},
-      {"rewritten", toJSON(report.rewritten, report.resultKinds)},
+      {"original", toJSON(report.original, report)},
+      {"rewritten", toJSON(report.rewritten, report)},
       {"reference", llvm::json::Object{{"seconds", report.referenceSeconds}}},
       {"ranks", std::move(ranks)},
       {"as_given", workToJSON(report.before)},

@@ -487,6 +487,7 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
   VerifyReport report;
   report.step = inputs.step;
   report.numRanks = options.numRanks;
+  report.isRounded = options.compile.target == Target::CUDA;
   SplitDecision decision =
       decideSplit(*rewritten, inputs.step, options.compile);
   report.gate = decision.text;
@@ -538,11 +539,9 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
     }
     for (auto [i, value] : llvm::enumerate(*results))
       part.errors.push_back(
-          (options.compile.target == Target::CUDA ? compareRoundedRows
-                                                  : compareResult)(
+          (report.isRounded ? compareRoundedRows : compareResult)(
               value, reference->results[i],
-              llvm::Twine(what) + "result " + llvm::Twine(i),
-              report.problems));
+              llvm::Twine(what) + "result " + llvm::Twine(i), report.problems));
     if (!given)
       report.results = std::move(*results);
   }

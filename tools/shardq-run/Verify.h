@@ -21,7 +21,8 @@ struct VerifyOptions {
 struct ProgramReport {
   double seconds = 0;
   /// By result: units of the output type beyond what f32 accumulation may
-  /// cost, of which 2 are allowed; for an LSE the error itself.
+  /// cost, of which 2 are allowed; for an LSE the error itself. Where weights
+  /// are rounded to 16 bits, of rows: relative to the row.
   std::vector<double> errors;
 };
 
@@ -37,6 +38,8 @@ struct VerifyReport {
   ProgramReport original, rewritten;
   double referenceSeconds = 0;
   std::vector<ReferenceValue::Kind> resultKinds;
+  /// Attention is held to compareRoundedRows.
+  bool isRounded = false;
   std::string gate; // "open", or why it is closed
   bool gateOpen = false;
   std::vector<RankReport> ranks;

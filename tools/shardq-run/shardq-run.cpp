@@ -26,7 +26,7 @@ using namespace mlir::shardq::run;
 namespace cl = llvm::cl;
 
 static constexpr const char *kOverview =
-    R"(Runs a ShardQ program on rank processes of this CPU
+    R"(Runs a ShardQ program on rank processes of this CPU, or of its GPUs
 
 FILE is a module of level 1 (sparse_mla, indexer, ...) or 2 (exchange, ...). Its
 entry runs on --ranks processes, which meet through shared memory. Arrays are
@@ -117,9 +117,9 @@ struct Flags {
   cl::opt<std::string> arch{"arch", cl::value_desc("sm_90a"),
                             cl::init("sm_90a"), cl::cat(category),
                             cl::desc("The card, for --target=cuda")};
-  cl::opt<int64_t> ranksPerGpu{
-      "ranks-per-gpu", cl::value_desc("N"), cl::init(1), cl::cat(category),
-      cl::desc("Ranks that share a GPU (default 1)")};
+  cl::opt<int64_t> ranksPerGpu{"ranks-per-gpu", cl::value_desc("N"),
+                               cl::init(1), cl::cat(category),
+                               cl::desc("Ranks that share a GPU (default 1)")};
   cl::opt<bool> graph{
       "graph", cl::cat(category),
       cl::desc("With --target=cuda and --repeat: replay a captured graph")};
@@ -286,8 +286,12 @@ static int runTool(const Flags &flags) {
   if (flags.ranksPerGpu < 1 || flags.bench < 0)
     return reportBadInput(
         "--ranks-per-gpu must be positive, --bench cannot be negative");
-  if (flags.target == Target::CPU && (flags.graph || flags.bench))
-    return reportBadInput("--graph and --bench need --target=cuda");
+  if (flags.target == Target::CPU &&
+      (flags.graph || flags.bench || flags.ranksPerGpu != 1))
+    return reportBadInput(
+        "--graph, --bench and --ranks-per-gpu need --target=cuda");
+  if (flags.graph && flags.repeat < 2)
+    return reportBadInput("--graph needs --repeat: the first run is eager");
   if (flags.target == Target::CUDA && flags.concurrent)
     return reportBadInput("--concurrent needs --target=cpu");
   if (flags.minTokens < 0 || flags.maxTokens < 0 || flags.maxRequests < 0)
