@@ -1,0 +1,655 @@
+#!/usr/bin/env bash
+# Checks ShardQ on the GPUs of this machine, then times it. Runs from the folder that
+# gpu-package.sh makes, and needs nothing but bash, coreutils and a driver; what
+# needs python3, torch or compute-sanitizer is skipped where they are missing.
+#
+#   gpu-check.sh [OPTION...]
+#
+#   --bench=N       replays in a trial of a benchmark (default 100)
+#   --gpus=N        use the first N GPUs (default: all)
+#   --jobs=N        checks at a time (default 4); benchmarks run alone
+#   --logs=DIR      for the output of each check (default: gpu-check-logs)
+#   --no-bench      no benchmarks
+#   --no-sanitizer  no compute-sanitizer
+#   --only=GROUPS   some of runtime,kernels,verify,roundtrip,graph,faults,
+#                   sanitizer,bench,peers
+#   --package=DIR   what gpu-package.sh made (default: where this script lies)
+#   --peers=DIR     where exchange_peers.py is: the same exchanges by torch and NCCL
+#   --target=cpu    a rehearsal on CPU ranks of what they can do
+#
+# One line a check, then a table of all; the exit status is 1 if one failed, 77
+# where there is no GPU, 2 for bad options.
+set -euo pipefail
+
+package=$(cd "$(dirname "$0")" && pwd)
+logs=gpu-check-logs
+peers=
+only=
+target=cuda
+jobs=4
+replays=100
+gpus=
+bench=1
+sanitizer=1
+
+fail() {
+  echo "gpu-check: $*" >&2
+  exit 2
+}
+
+# Values may also stand by themselves: --logs DIR.
+while (($#)); do
+  case $1 in
+  --bench | --gpus | --jobs | --logs | --only | --package | --peers | --target)
+    (($# > 1)) || fail "$1 needs a value"
+    set -- "$1=$2" "${@:3}"
+    ;;
+  esac
+  case $1 in
+  --bench=*) replays=${1#*=} ;;
+  --gpus=*) gpus=${1#*=} ;;
+  --jobs=*) jobs=${1#*=} ;;
+  --logs=*) logs=${1#*=} ;;
+  --no-bench) bench=0 ;;
+  --no-sanitizer) sanitizer=0 ;;
+  --only=*) only=${1#*=} ;;
+  --package=*) package=${1#*=} ;;
+  --peers=*) peers=${1#*=} ;;
+  --target=cpu | --target=cuda) target=${1#*=} ;;
+  -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;;
+  *) fail "unknown option $1" ;;
+  esac
+  shift
+done
+[[ $jobs =~ ^[1-9][0-9]*$ && $replays =~ ^[1-9][0-9]*$ && ${gpus:-1} =~ ^[1-9][0-9]*$ ]] ||
+  fail "--bench, --gpus and --jobs are positive numbers"
+
+# --- What there is ------------------------------------------------------------
+
+visible=2
+if [[ $target == cuda ]]; then
+  visible=0
+  if command -v nvidia-smi >/dev/null; then
+    visible=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)
+  fi
+  if [[ -n ${CUDA_VISIBLE_DEVICES+x} ]]; then
+    # The driver sees no device behind the first that is not there.
+    IFS=, read -ra devices <<<"$CUDA_VISIBLE_DEVICES"
+    [[ ${devices[0]:--1} == -1 ]] && devices=()
+    ((visible <= ${#devices[@]})) || visible=${#devices[@]}
+  fi
+  if ((visible == 0)); then
+    echo "unsupported: no GPU"
+    exit 77
+  fi
+fi
+gpus=${gpus:-$visible}
+((gpus <= visible)) || fail "--gpus=$gpus, but there are $visible"
+if [[ $target == cuda ]]; then
+  if [[ -z ${CUDA_VISIBLE_DEVICES+x} ]]; then
+    CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((gpus - 1)))
+  else
+    CUDA_VISIBLE_DEVICES=$(IFS=, && echo "${devices[*]:0:gpus}")
+  fi
+  export CUDA_VISIBLE_DEVICES
+fi
+
+# Never a multicast object.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+# Checks that ask for faults set this themselves.
+unset SHARDQ_FAULT SHARDQ_CUDA_DRIVER
+
+[[ -d $package/examples ]] || fail "$package is not what gpu-package.sh makes"
+package=$(cd "$package" && pwd)
+mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
+rm -rf "$logs"/{results,programs,data}
+rm -f "$logs"/*.log
+mkdir "$logs"/{results,programs,data}
+
+shardq_run=$package/shardq-run
+if [[ ! -x $shardq_run ]]; then
+  [[ -f $shardq_run.xz ]] || fail "there is neither $shardq_run nor $shardq_run.xz"
+  # Where the package cannot be written to, the logs can.
+  [[ -w $package ]] || shardq_run=$logs/programs/shardq-run
+  xz -d -T0 -c "$package/shardq-run.xz" >"$shardq_run.part"
+  chmod +x "$shardq_run.part"
+  mv "$shardq_run.part" "$shardq_run"
+fi
+export LD_LIBRARY_PATH=$package${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+# --- Running and recording ----------------------------------------------------
+
+number=0
+begin_all=$SECONDS
+
+milliseconds() {
+  local now
+  now=$(date +%s%N)
+  echo $((now / 1000000))
+}
+
+# record INDEX RESULT NAME MILLISECONDS NOTE: for the table.
+record() {
+  printf '%s\t%s\t%s\t%s\n' "$2" "$3" "$4" "$5" >>"$logs/results/$(printf '%04d' "$1")"
+}
+
+# say RESULT NAME MILLISECONDS NOTE: a line.
+say() {
+  printf '%-4s %-38s %3d.%d s  %s\n' "$1" "$2" $(($3 / 1000)) $(($3 % 1000 / 100)) "$4"
+}
+
+# perform INDEX NAME LIMIT COMMAND...: one check. The command runs in this shell; it
+# passes or fails by its status, 77 skips; what it sets `note` to stands in the table.
+perform() {
+  local index=$1 name=$2 limit=$3 begin took status=0 result note="" log=$logs/$2.log
+  shift 3
+  begin=$(milliseconds)
+  "$@" >"$log" 2>&1 || status=$?
+  took=$(($(milliseconds) - begin))
+  case $status in
+  0) result=pass ;;
+  77) result=skip ;;
+  *)
+    result=FAIL
+    if ((status == 124 || status == 137)); then
+      note="over $limit s${note:+; $note}"
+    elif [[ -z $note ]]; then
+      note=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 | cut -c1-150 || true)
+    fi
+    note="${note:+$note; }status $status"
+    ;;
+  esac
+  say "$result" "$name" "$took" "$note"
+  record "$index" "$result" "$name" "$took" "$note"
+}
+
+# check NAME LIMIT COMMAND...: in the background, beside others.
+check() {
+  number=$((number + 1))
+  while (($(jobs -rp | wc -l) >= jobs)); do
+    wait -n || true
+  done
+  perform "$number" "$@" &
+}
+
+# alone NAME LIMIT COMMAND...: when nothing else runs.
+alone() {
+  wait
+  number=$((number + 1))
+  perform "$number" "$@"
+}
+
+# skip NAME WHY
+skip() {
+  number=$((number + 1))
+  say skip "$1" 0 "$2"
+  record "$number" skip "$1" 0 "$2"
+}
+
+# wanted GROUP
+wanted() {
+  [[ -z $only || ,$only, == *,$1,* ]]
+}
+
+# limited COMMAND...: within the check's limit, with all processes that it starts.
+limited() {
+  timeout -k 10 "$limit" "$@"
+}
+
+# ranks N OPTION...: shardq-run, with N ranks dealt over the GPUs. It gives up before
+# it is killed, since only then it says why.
+ranks() {
+  local count=$1
+  shift
+  local options=(--target="$target")
+  if [[ $target == cuda ]]; then
+    options+=(--ranks-per-gpu=$(((count + gpus - 1) / gpus)) --arch="$chip")
+  fi
+  limited "$shardq_run" "${options[@]}" --timeout=$((limit > 30 ? limit - 15 : limit / 2)) "$@"
+}
+
+chip=sm_90a
+python=0
+torch=0
+{
+  echo "ShardQ $(cat "$package/VERSION") on $(uname -n), $(date -u '+%Y-%m-%d %H:%M UTC')"
+  if [[ $target == cuda ]]; then
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 || true)
+    case $capability in
+    8.*) chip=sm_80 ;;
+    10.*) chip=sm_100a ;;
+    esac
+    nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader || true
+    echo "$gpus of them, $chip"
+  else
+    echo "a rehearsal: ranks are processes of this CPU"
+  fi
+  if python3 -c 'import numpy' 2>/dev/null; then
+    python=1
+    version=$(python3 -c 'import torch; assert torch.cuda.is_available(); print(torch.__version__)' 2>/dev/null) &&
+      torch=1 && echo "torch $version"
+  fi
+  ((python)) || echo "no python3 with numpy: skips what needs it"
+  ((torch)) || echo "no torch that sees a GPU: skips what needs it"
+} >"$logs/machine.txt"
+cat "$logs/machine.txt"
+if [[ $target == cuda ]]; then
+  nvidia-smi topo -m >>"$logs/machine.txt" 2>&1 || true
+fi
+
+# --- Programs and steps -------------------------------------------------------
+
+programs=$logs/programs
+examples=$package/examples
+sed -e 's/"tp" = 8/"tp" = 2/' -e 's/x16x/x64x/g' -e 's/over 8 ranks: 16 heads/over 2 ranks: 64 heads/' \
+  "$examples/deepseek-v32-tp8.mlir" >"$programs/v32-tp2.mlir"
+tp2=$programs/v32-tp2.mlir
+
+# step NAME QUERY_LENS CONTEXT_LENS [DECODES]
+step() {
+  echo "{\"query_lens\": [$2], \"context_lens\": [$3], \"block_size\": 64${4:+, \"decodes\": $4}}" \
+    >"$programs/$1.json"
+}
+
+# begin_program WORLD HEADS DIM TYPE DECODES RESULT: a function of q and the step,
+# up to the split; RESULT is its result's type.
+begin_program() {
+  local q="tensor<?x$2x$3x$4>" split='{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $1]
+func.func @exchange(%q: $q $split,
+    %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>) -> ($6) {
+  %c0 = arith.constant 0 : index
+  %decodes = arith.constant $5 : index
+  %rows = tensor.dim %q, %c0 : $q
+  %ids, %offsets = shardq.zigzag_split %query_start decodes(%decodes) rows(%rows)
+      over @ranks "tp" : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<$(($1 + 1))xi32>)
+PROGRAM
+}
+
+# exchange RESULT FROM heads_to_tokens|tokens_to_heads WORLD HEADS DIM TYPE
+exchange() {
+  local one="tensor<?x$5x$6x$7>" all="tensor<?x$(($4 * $5))x$6x$7>"
+  local types=("$one" "$all")
+  [[ $3 == heads_to_tokens ]] || types=("$all" "$one")
+  cat <<PROGRAM
+  %$1 = shardq.exchange $3(%$2) by(%ids, %offsets) decodes(%decodes) over @ranks "tp"
+      : (${types[0]}, tensor<?xi32>, tensor<$(($4 + 1))xi32>, index) -> ${types[1]}
+PROGRAM
+}
+
+# exchanges COUNT: that many of [T, 64, 576] bf16, each of which only arrives.
+exchanges() {
+  local i result="tensor<?xi32>"
+  begin_program 2 64 576 bf16 0 "$result"
+  for ((i = 0; i != $1; ++i)); do
+    exchange "x$i" q heads_to_tokens 2 64 576 bf16
+  done
+  echo "  return %query_start : $result"
+  echo "}"
+}
+
+# --- Checks -------------------------------------------------------------------
+
+# Ranks of tests start anew for each, which takes most of the time.
+runtime_tests() {
+  local code=0
+  GTEST_TOTAL_SHARDS=$1 GTEST_SHARD_INDEX=$2 limited "$package/CudaRuntimeTests" || code=$?
+  if ((code)); then
+    note=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).*ms)$/\1/p' "$log" | paste -sd' ' | cut -c1-150)
+    return $code
+  fi
+  if grep -q 'no CUDA device' "$log"; then
+    note="the tests see no device"
+    return 1
+  fi
+  note="$(grep -c '^\[       OK' "$log" || true) tests, $(grep -c '^\[  SKIPPED \] .*ms)' "$log" || true) skipped"
+}
+
+runtime_replays() {
+  SHARDQ_TEST_REPLAYS=10000 limited "$package/CudaRuntimeTests" \
+    --gtest_filter='*GraphReplays/threads_2:*GraphReplays/processes_2' || return
+  note="$(grep -c '^\[       OK' "$log" || true) tests"
+  [[ $note == "2 tests" ]]
+}
+
+kernel_checks() {
+  limited python3 -B "$package/device/kernels_check.py" "$package/device/kernels" --chip "$chip" --no-times \
+    --only "$1" || return
+  note="$(grep -c '^PASS' "$log" || true) checks"
+  [[ $note != "0 checks" ]]
+}
+
+verified() {
+  ranks "$@" --verify
+}
+
+# round_trip WORLD HEADS DIM TYPE DECODES [TOOL...]: to token shards and back on
+# buffers: push, signal and wait. Rows of decodes stay where they are, so those of
+# the result are not looked at. Bytes are random: NaNs of any kind too.
+round_trip() {
+  local world=$1 heads=$2 dim=$3 type=$4 decodes=$5 name="w$1-h$2-$3-$4-d$5" i
+  local -A codes=([bf16]='<u2' [f16]='<f2' [f32]='<f4')
+  local lengths=() contexts=() rows=0 bytes
+  for ((i = 0; i != decodes; ++i)); do
+    lengths+=(1)
+  done
+  # Around a token a chunk, none, and many.
+  lengths+=($((2 * world - 1)) $((2 * world)) $((2 * world + 1)) 1 0 8 $((5 * world + 3)))
+  for i in "${lengths[@]}"; do
+    rows=$((rows + i))
+    contexts+=(64)
+  done
+  step "$name" "$(IFS=, && echo "${lengths[*]}")" "$(IFS=, && echo "${contexts[*]}")" "$decodes"
+  {
+    begin_program "$world" "$heads" "$dim" "$type" "$decodes" \
+      "tensor<?x${heads}x${dim}x$type> {shardq.split = #shardq.split<@ranks, 1 over \"tp\">}"
+    exchange mine q heads_to_tokens "$world" "$heads" "$dim" "$type"
+    exchange back mine tokens_to_heads "$world" "$heads" "$dim" "$type"
+    echo "  return %back : tensor<?x${heads}x${dim}x$type>"
+    echo "}"
+  } >"$programs/$name.mlir"
+
+  bytes=$((world * heads * dim * (${codes[$type]#<?})))
+  {
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' \
+      "{'descr': '${codes[$type]}', 'fortran_order': False, 'shape': ($rows, $((world * heads)), $dim), }"
+    head -c $((rows * bytes)) /dev/urandom
+  } >"$logs/data/$name.npy"
+  ranks "$world" "$programs/$name.mlir" --step="$programs/$name.json" --input=q="$logs/data/$name.npy" \
+    --output-dir="$logs/data/$name" --pipeline='builtin.module(one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},shardq-plan-workspace,shardq-verify-protocol)' ||
+    return
+  cmp <(tail -c $(((rows - decodes) * bytes)) "$logs/data/$name.npy") \
+    <(tail -c $(((rows - decodes) * bytes)) "$logs/data/$name/result0.npy") || return
+  note="$rows rows"
+  rm -rf "$logs/data/$name" "$logs/data/$name.npy"
+}
+
+# struck ACTION MESSAGE: rank 1 dies or stops; every other rank has to name it, and
+# the tool to end with 1 by itself.
+struck() {
+  local status=0
+  SHARDQ_FAULT="rank=1,operation=0,epoch=1,action=$1" \
+    ranks 2 "$tp2" --step="$examples/steps/small-open.json" --shard-q-tokens || status=$?
+  if ((status != 1)); then
+    note="ended with $status, expected 1"
+    return 1
+  fi
+  note=$(grep -E -m 1 "$2" "$log" | cut -c1-110) || {
+    note="nothing says '$2'"
+    return 1
+  }
+}
+
+sanitized() {
+  # As ranks() does, below the sanitizer.
+  local real=$shardq_run shardq_run=$programs/sanitized.sh
+  printf '#!/bin/sh\nexec %q --tool memcheck --target-processes all --error-exitcode 9 %q "$@"\n' \
+    "$compute_sanitizer" "$real" >"$shardq_run"
+  chmod +x "$shardq_run"
+  "$@" || return
+  grep -q 'ERROR SUMMARY: 0 errors' "$log" || {
+    note="the sanitizer has no summary"
+    return 1
+  }
+}
+
+# --- Benchmarks ---------------------------------------------------------------
+
+# hundredths LOG: of a microsecond, that one call took.
+hundredths() {
+  local text
+  text=$(sed -n 's/^one call in a graph: \([0-9]*\)\.\([0-9][0-9]\) us.*/\1\2/p' "$1")
+  [[ -n $text ]] && echo $((10#$text))
+}
+
+# decimal HUNDREDTHS
+decimal() {
+  printf '%d.%02d' $(($1 / 100)) $(($1 % 100))
+}
+
+# bench_exchange ROWS: the time that one more exchange takes in a graph.
+bench_exchange() {
+  local rows=$1 count one nine each bytes tenths code
+  for count in 1 9; do
+    ranks 2 "$programs/exchanges-$count.mlir" --step="$programs/rows-$rows.json" --bench="$replays" \
+      >"$log.$count" 2>&1
+    code=$?
+    cat "$log.$count"
+    ((code == 0)) || return $code
+  done
+  one=$(hundredths "$log.1") && nine=$(hundredths "$log.9") || return 1
+  rm -f "$log.1" "$log.9"
+  each=$(((nine - one) / 8))
+  if ((each <= 0)); then
+    note="nine exchanges take no longer than one"
+    return 1
+  fi
+  # Half of a rank's rows go to the other one. Bytes in 10 ns are tenths of GB/s.
+  bytes=$((rows * 64 * 576 * 2 / 2))
+  tenths=$((bytes / each))
+  note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s (one in a graph $(decimal "$one") us)"
+}
+
+bench_call() {
+  ranks "$@" --bench="$replays" || return
+  local time
+  time=$(hundredths "$log") || return 1
+  note="$(decimal "$time") us"
+}
+
+# bench_figures COMMAND...: a program that prints lines of NAME TIME us|ms RATE. They
+# stand in the table.
+bench_figures() {
+  local line figure='^([^ ].*[^ ]) +([0-9.]+ (us|ms)) +(.*[^ ])'
+  limited "$@" || return
+  note="figures below"
+  while IFS= read -r line; do
+    [[ ! $line =~ $figure || $line == PASS* ]] ||
+      figures+=("$(tr -s ' ' <<<"${BASH_REMATCH[1]}")|$(tr -s ' ' <<<"${BASH_REMATCH[2]}, ${BASH_REMATCH[4]}")")
+  done <"$log"
+}
+
+# --- All of them --------------------------------------------------------------
+
+figures=()
+trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+
+if wanted runtime; then
+  if [[ $target == cpu ]]; then
+    skip runtime "needs a GPU"
+  elif [[ ! -x $package/CudaRuntimeTests ]]; then
+    skip runtime "CudaRuntimeTests is not in the package"
+  else
+    # A test is mostly the start of its processes: more of them than of other checks.
+    own=$jobs
+    jobs=$((jobs > 8 ? jobs : 8))
+    for ((i = 0; i != 8; ++i)); do
+      check "runtime-$i" 240 runtime_tests 8 "$i"
+    done
+    wait
+    jobs=$own
+    if ((gpus > 1)); then
+      alone runtime-10000-replays 240 runtime_replays
+    else
+      skip runtime-10000-replays "needs two GPUs: ranks of one take turns"
+    fi
+  fi
+fi
+
+have_kernels=""
+if [[ $target == cpu ]]; then
+  have_kernels="needs a GPU"
+elif ((!torch)); then
+  have_kernels="needs python3 with torch and numpy"
+elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
+  have_kernels="the package has no kernels for $chip"
+fi
+if wanted kernels; then
+  for name in mla idx topk; do
+    if [[ $have_kernels ]]; then
+      skip "kernels-$name" "$have_kernels"
+    else
+      check "kernels-$name" 300 kernel_checks $name
+    fi
+  done
+fi
+
+if wanted verify; then
+  while read -r count program steps; do
+    file=$examples/$program.mlir
+    [[ $program != v32-tp2 ]] || file=$tp2
+    for name in $steps; do
+      check "verify-${program/deepseek-/}-$name" 180 verified "$count" "$file" \
+        --step="$examples/steps/small-$name.json"
+    done
+  done <<'LIST'
+2 v32-tp2 open mixed closed-short closed-padding zero-lengths one-token trace-03
+4 deepseek-v32-tp4 mixed trace-05
+8 deepseek-v32-tp8 open closed-empty-rank trace-03
+8 glm5-tp8 open trace-07
+8 mixed-step-tp8 speculative closed-decodes
+4 two-layers-shared-indices mixed open
+LIST
+fi
+
+if wanted roundtrip; then
+  heads=(6 8 16 64)
+  decodes=(0 3 25)
+  i=0
+  for count in 2 4 8; do
+    for dim in 576 512; do
+      for type in bf16 f16 f32; do
+        # Each number of heads and of decodes with each number of ranks.
+        h=${heads[i % 4]} d=${decodes[(i + i / 3) % 3]}
+        check "roundtrip-w$count-h$h-$dim-$type-d$d" 120 round_trip "$count" "$h" "$dim" "$type" "$d"
+        i=$((i + 1))
+      done
+    done
+  done
+fi
+
+if wanted graph; then
+  if [[ $target == cpu ]]; then
+    skip graph "needs a GPU"
+  else
+    repeat=$((gpus > 1 ? 300 : 30))
+    for name in open mixed closed-decodes; do
+      check "graph-tokens-$name" 180 ranks 2 "$tp2" --step="$examples/steps/small-$name.json" \
+        --shard-q-tokens --graph --repeat=$repeat
+    done
+    check graph-heads-mixed 180 ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --graph --repeat=$repeat
+  fi
+fi
+
+# One at a time: what they wait for is a deadline.
+if wanted faults; then
+  alone fault-kill 40 struck kill '^rank 0: peer dead: rank 1 died'
+  alone fault-late 40 struck stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1'
+fi
+
+if wanted sanitizer; then
+  compute_sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
+  if [[ $target == cpu ]]; then
+    skip sanitizer "needs a GPU"
+  elif ((!sanitizer)); then
+    skip sanitizer "--no-sanitizer"
+  elif [[ ! -x $compute_sanitizer ]]; then
+    skip sanitizer "no compute-sanitizer"
+  else
+    alone sanitizer-memcheck 240 sanitized round_trip 2 8 512 bf16 3
+  fi
+fi
+wait
+
+bench_or() {
+  if ((!bench)); then
+    skip "$1" "--no-bench"
+  elif [[ $target == cpu ]]; then
+    skip "$1" "needs a GPU"
+  else
+    return 0
+  fi
+  return 1
+}
+
+if wanted bench && bench_or bench; then
+  if ((gpus == 1)); then
+    echo "one GPU: ranks share it, and benchmarks take turns of its scheduler"
+    replays=$((replays < 10 ? replays : 10))
+  fi
+  for count in 1 9; do
+    exchanges $count >"$programs/exchanges-$count.mlir"
+  done
+  for rows in 256 1024 4096 16384; do
+    step "rows-$rows" "$rows" 0
+    alone "exchange-$rows" 240 bench_exchange "$rows"
+  done
+  step prefill 4096 28672
+  step decode 1,1,1,1,1,1,1,1 4000,4000,4000,4000,4000,4000,4000,4000
+  for name in prefill decode; do
+    # Few of the long ones: a call takes milliseconds.
+    own=$replays
+    [[ $name == decode || $replays -le 10 ]] || replays=10
+    alone "v32-tp2-$name-heads" 200 bench_call 2 "$tp2" --step="$programs/$name.json"
+    alone "v32-tp2-$name-tokens" 200 bench_call 2 "$tp2" --step="$programs/$name.json" --shard-q-tokens
+    replays=$own
+  done
+  if [[ $have_kernels ]]; then
+    skip kernel-times "$have_kernels"
+  else
+    alone kernel-times 240 bench_figures python3 -B "$package/device/kernels_check.py" \
+      "$package/device/kernels" --chip "$chip" --only @none
+  fi
+fi
+
+if wanted peers && bench_or peers; then
+  if [[ -z $peers ]]; then
+    skip peers "no --peers"
+  elif [[ ! -f $peers/exchange_peers.py ]]; then
+    skip peers "no exchange_peers.py in $peers"
+  elif ((!torch || gpus < 2)); then
+    skip peers "needs torch and two GPUs"
+  else
+    # Two, as above: with more, heads a rank would be fewer.
+    alone peers 300 bench_figures env CUDA_VISIBLE_DEVICES="$(cut -d, -f1-2 <<<"$CUDA_VISIBLE_DEVICES")" \
+      python3 -B "$peers/exchange_peers.py" --graphs --rows 1
+  fi
+fi
+wait
+
+# --- The table ----------------------------------------------------------------
+
+passed=0
+failed=0
+skipped=0
+table=$logs/table.txt
+{
+  printf '| %-42s | %-6s | %7s | %s |\n' what result seconds figures
+  printf '| --- | --- | ---: | --- |\n'
+  for file in "$logs"/results/*; do
+    [[ -f $file ]] || continue
+    IFS=$'\t' read -r result name took note <"$file"
+    case $result in
+    pass) passed=$((passed + 1)) ;;
+    skip) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+    esac
+    printf '| %-42s | %-6s | %5d.%d | %s |\n' "$name" "$result" \
+      $((took / 1000)) $((took % 1000 / 100)) "${note//|/ }"
+  done
+  for figure in ${figures[@]+"${figures[@]}"}; do
+    printf '| %-42s | %-6s | %7s | %s |\n' "${figure%%|*}" "" "" "${figure#*|}"
+  done
+  # A check that left no result has failed.
+  lost=$((number - passed - failed - skipped))
+  failed=$((failed + lost))
+  ((lost == 0)) || echo "$lost checks left no result"
+} >"$table"
+echo
+cat "$table"
+echo
+echo "$passed passed, $failed failed, $skipped skipped in $((SECONDS - begin_all)) s; logs: $logs" |
+  tee -a "$table"
+((failed == 0))
