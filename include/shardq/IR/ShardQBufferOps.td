@@ -228,6 +228,9 @@ def ShardQ_DeviceContextOp : ShardQ_Op<"device_context", [Pure]> {
       return %state : index
     }
     ```
+
+    **Constraints:**
+    - none
   }];
   let results = (outs Index:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
