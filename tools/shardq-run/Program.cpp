@@ -273,8 +273,8 @@ llvm::Error Program::call(shardq_context *context, ArrayRef<Array> arguments,
       values.push_back(array.data.get());
       continue;
     }
-    descriptors.push_back(makeDescriptor(
-        array, reinterpret_cast<uintptr_t>(array.data.get())));
+    descriptors.push_back(
+        makeDescriptor(array, reinterpret_cast<uintptr_t>(array.data.get())));
     pointers[i] = descriptors.back().data();
     values.push_back(&pointers[i]);
   }

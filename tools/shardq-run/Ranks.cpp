@@ -121,8 +121,8 @@ llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
       size = numRows;
     }
     Program::DeviceValue value;
-    llvm::Expected<Array> array = allocateArray(
-        *getElement(type), shape, "result " + llvm::Twine(i));
+    llvm::Expected<Array> array =
+        allocateArray(*getElement(type), shape, "result " + llvm::Twine(i));
     if (!array)
       return array.takeError();
     value.array = *array;
@@ -256,9 +256,9 @@ static std::string runRank(const Program &program, const Signature &signature,
       shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
                              &outcome.taps);
     std::vector<Array> results;
-    llvm::Error error =
-        onGpu ? onGpu->run(context, results, /*replay=*/captured)
-              : program.call(context, locals, results);
+    llvm::Error error = onGpu
+                            ? onGpu->run(context, results, /*replay=*/captured)
+                            : program.call(context, locals, results);
     if (error)
       return llvm::toString(std::move(error));
     char text[kMessageBytes];

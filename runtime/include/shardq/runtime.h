@@ -387,13 +387,10 @@ SHARDQ_API void shardq_rt_tap(shardq_context *context, const char *name,
 
 /* The same, with the number of rows in memory, on a GPU in its memory; where
  * it is negative there is no value, and nothing happens. */
-SHARDQ_API void shardq_rt_tap_counted(shardq_context *context,
-                                      const char *name, int32_t element_bytes,
-                                      int32_t rank_of_shape, const void *data,
-                                      const int64_t *sizes,
-                                      const int64_t *strides,
-                                      const int32_t *rows,
-                                      const int64_t *num_rows);
+SHARDQ_API void shardq_rt_tap_counted(
+    shardq_context *context, const char *name, int32_t element_bytes,
+    int32_t rank_of_shape, const void *data, const int64_t *sizes,
+    const int64_t *strides, const int32_t *rows, const int64_t *num_rows);
 
 /*===--- Entry points of generated code for GPUs -------------------------===*/
 //
