@@ -9,6 +9,9 @@ using namespace mlir::shardq::run;
 
 namespace {
 
+// Names and parameter lists are no expressions.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+
 /// The driver's functions that the tool needs; facts of its ABI.
 struct Driver {
   using Address = unsigned long long;
@@ -61,6 +64,8 @@ struct Driver {
       problem = "the CUDA driver finds no device";
   }
 };
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 } // namespace
 
