@@ -114,11 +114,14 @@ void KernelsToPtxPass::runOnOperation() {
 
   std::string error;
   SymbolTable symbols(module);
+  // The options refer to both, and outlive the expression that makes them.
+  auto getSymbols = [&] { return &symbols; };
+  auto link = [&](llvm::Module &kernels) {
+    error = linkDeviceLibrary(kernels);
+  };
   gpu::TargetOptions options(
       /*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
-      /*elfSection=*/{}, gpu::CompilationTarget::Assembly,
-      [&] { return &symbols; },
-      [&](llvm::Module &kernels) { error = linkDeviceLibrary(kernels); });
+      /*elfSection=*/{}, gpu::CompilationTarget::Assembly, getSymbols, link);
   if (failed(gpu::transformGpuModulesToBinaries(module, nullptr, options)))
     return signalPassFailure();
   if (!error.empty()) {
