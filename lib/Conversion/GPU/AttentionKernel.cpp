@@ -101,7 +101,7 @@ private:
   SparseMlaOp op;
   const Plan &plan;
   SmallVector<Value> q;
-  Value kv, slots, req, topkLength, sink, out, lse;
+  Value rows, kv, slots, req, topkLength, sink, out, lse;
   int64_t heads, queryDim, valueDim;
   Type element, i32, f32;
 
@@ -177,6 +177,7 @@ AttentionKernel::AttentionKernel(KernelBuilder &b, SparseMlaOp op,
                                  ValueRange args, const Plan &plan)
     : b(b), op(op), plan(plan), heads(op.getNumHeads()),
       queryDim(op.getQueryDim()), valueDim(op.getValueDim()) {
+  rows = getCommonRows(b, op, args);
   unsigned next = 0;
   for (unsigned part = 0; part < op.getQ().size(); ++part)
     q.push_back(args[next++]);
@@ -768,7 +769,7 @@ void AttentionKernel::emit() {
     keysAreWide = isAligned16(b, kv);
   if (valueDim % 8 == 0)
     outIsWide = isAligned16(b, out);
-  b.overBlocks(b.index(0), b.mul(b.dim(out, 0), b.index(plan.headBlocks)),
+  b.overBlocks(b.index(0), b.mul(rows, b.index(plan.headBlocks)),
                [&](Value task) { emitRow(task); });
 }
 

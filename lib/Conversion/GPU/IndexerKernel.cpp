@@ -63,7 +63,7 @@ private:
 
   KernelBuilder &b;
   IndexerOp op;
-  Value q, weights, keys, table, req, visible, firstRow, scores;
+  Value rows, q, weights, keys, table, req, visible, firstRow, scores;
   int64_t heads, dim;
   Type element, i32, f32;
   Plan plan;
@@ -96,9 +96,9 @@ static Plan makePlan(IndexerOp op) {
 
 IndexerKernel::IndexerKernel(KernelBuilder &b, IndexerOp op, ValueRange args,
                              Value firstRow, Value scores)
-    : b(b), op(op), q(args[0]), weights(args[1]), keys(args[2]), table(args[3]),
-      req(args[4]), visible(args[5]), firstRow(firstRow), scores(scores),
-      plan(makePlan(op)) {
+    : b(b), op(op), rows(getCommonRows(b, op, args)), q(args[0]),
+      weights(args[1]), keys(args[2]), table(args[3]), req(args[4]),
+      visible(args[5]), firstRow(firstRow), scores(scores), plan(makePlan(op)) {
   auto type = cast<MemRefType>(q.getType());
   heads = type.getDimSize(1);
   dim = type.getDimSize(2);
@@ -472,7 +472,7 @@ void IndexerKernel::emit() {
                             buffer * plan.bufferBytes + heads * plan.pitch));
       });
   }
-  numRows = b.min(b.dim(scores, 0), b.sub(b.dim(q, 0), firstRow));
+  numRows = b.min(b.dim(scores, 0), b.sub(rows, firstRow));
   Value groups = arith::DivUIOp::create(
       b, b.add(b.max(zero, numRows), b.index(kRows - 1)), b.index(kRows));
   Value tiles = arith::DivUIOp::create(

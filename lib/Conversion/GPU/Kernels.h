@@ -35,6 +35,10 @@ struct KernelShape {
 /// The `gpu.module` of all kernels of a program.
 inline constexpr StringLiteral kKernelModuleName = "shardq_kernels";
 
+/// Rows that all row operands of `op` have, results included: arguments come
+/// from a caller, whose buffers may differ in rows where types leave them open.
+Value getCommonRows(KernelBuilder &b, RowWiseOpInterface op, ValueRange args);
+
 //===--- Attention, indexer, top-k ----------------------------------------===//
 
 /// Fail with a diagnostic where an op's types have no kernel.

@@ -31,6 +31,18 @@ KernelShape mlir::shardq::getRowShape(Operation *op) {
   return shape;
 }
 
+Value mlir::shardq::getCommonRows(KernelBuilder &b, RowWiseOpInterface op,
+                                  ValueRange args) {
+  Value rows;
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!op.isRowOperand(operand))
+      continue;
+    Value here = b.dim(args[operand.getOperandNumber()], 0);
+    rows = rows ? b.min(rows, here) : here;
+  }
+  return rows;
+}
+
 //===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//
@@ -111,8 +123,9 @@ namespace {
 class IndexConversion {
 public:
   IndexConversion(KernelBuilder &b, ConvertIndicesOp op, ValueRange args)
-      : b(b), op(op), hasPrefill(op.getPrefillReq()), indices(args[0]),
-        table(args[1]), req(args[2]) {
+      : b(b), op(op), hasPrefill(op.getPrefillReq()),
+        rows(getCommonRows(b, op, args)), indices(args[0]), table(args[1]),
+        req(args[2]) {
     if (hasPrefill) {
       prefillReq = args[3];
       workspaceStart = args[4];
@@ -132,7 +145,7 @@ private:
   KernelBuilder &b;
   ConvertIndicesOp op;
   bool hasPrefill;
-  Value indices, table, req, prefillReq, workspaceStart, slots, counts;
+  Value rows, indices, table, req, prefillReq, workspaceStart, slots, counts;
   Type slotType;
   Value aligned, cell;
   // Of the row at hand.
@@ -258,8 +271,7 @@ void IndexConversion::emit() {
     cell = b.shared({1}, b.getI32Type());
   if (slotType.isInteger(32))
     aligned = b.both(isAligned16(b, indices), isAligned16(b, slots));
-  b.overBlocks(b.index(0), b.dim(slots, 0),
-               [&](Value row) { convertRow(row); });
+  b.overBlocks(b.index(0), rows, [&](Value row) { convertRow(row); });
 }
 
 void mlir::shardq::emitRowKernel(KernelBuilder &b, Operation *op,

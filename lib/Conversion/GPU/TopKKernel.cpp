@@ -437,7 +437,8 @@ void TopKKernel::writeAll() {
 
 void TopKKernel::emit(Value visible, Value firstRow) {
   Value zero = b.index(0);
-  Value rows = b.min(b.dim(scores, 0), b.sub(b.dim(result, 0), firstRow));
+  Value known = b.min(b.dim(result, 0), b.dim(visible, 0));
+  Value rows = b.min(b.dim(scores, 0), b.sub(known, firstRow));
   Value width = b.dim(scores, 1);
   b.overBlocks(zero, rows, [&](Value i) {
     row = i;
