@@ -20,9 +20,10 @@ struct shardq_bootstrap {
   virtual shardq::Outcome allgather(const void *mine, void *all, size_t bytes,
                                     const shardq::Deadline &deadline) = 0;
 
-  /// Returns once all ranks are here.
+  /// Returns once all ranks are here; SHARDQ_MISMATCH where one came with
+  /// another tag. Gathers the tags, where a provider has no way of its own.
   virtual shardq::Outcome barrier(std::string_view tag,
-                                  const shardq::Deadline &deadline) = 0;
+                                  const shardq::Deadline &deadline);
 
   /// Memory of a new communicator for ranks that are threads of this process;
   /// the same for all of them. Null, with success, for ranks of their own.

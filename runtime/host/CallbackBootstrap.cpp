@@ -7,13 +7,6 @@
 
 using namespace shardq;
 
-uint64_t shardq::tagNumber(std::string_view tag) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (char letter : tag)
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
-  return hash;
-}
-
 namespace {
 
 class CallbackBootstrap : public shardq_bootstrap {

@@ -37,7 +37,6 @@ public:
 
   Outcome allgather(const void *mine, void *all, size_t bytes,
                     const Deadline &deadline) override;
-  Outcome barrier(std::string_view tag, const Deadline &deadline) override;
 
 private:
   std::string path(uint64_t atStep, int32_t ofRank) const {
@@ -149,19 +148,6 @@ Outcome FileBootstrap::allgather(const void *mine, void *all, size_t bytes,
   if (step > 0)
     ::unlink(path(step - 1, rank).c_str());
   ++step;
-  return {};
-}
-
-Outcome FileBootstrap::barrier(std::string_view tag, const Deadline &deadline) {
-  uint64_t mine = tagNumber(tag);
-  std::vector<uint64_t> all(static_cast<size_t>(world));
-  if (Outcome outcome = allgather(&mine, all.data(), sizeof(mine), deadline);
-      outcome.failed())
-    return outcome;
-  for (int32_t peer = 0; peer != world; ++peer)
-    if (all[static_cast<size_t>(peer)] != mine)
-      return failure(SHARDQ_MISMATCH,
-                     "rank %d is at another barrier than rank %d", peer, rank);
   return {};
 }
 

@@ -57,22 +57,6 @@ static Descriptor openSocket() {
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-/// Waits until `fd` is ready; false once the deadline has passed.
-static bool awaitReady(int fd, short events, const Deadline &deadline) {
-  for (;;) {
-    pollfd entry{fd, events, 0};
-    int timeout =
-        static_cast<int>(std::min<int64_t>(deadline.remaining(), INT_MAX));
-    int count = poll(&entry, 1, timeout);
-    if (count > 0)
-      return true;
-    if (count == 0 && deadline.passed())
-      return false;
-    if (count < 0 && errno != EINTR)
-      return false;
-  }
-}
-
 /// Any process of the machine may connect to an abstract name; only those of
 /// the same user are ranks.
 static bool isSameUser(int fd) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
+#include <poll.h>
 #include <unistd.h>
 
 using namespace shardq;
@@ -66,4 +68,19 @@ void Descriptor::reset() {
   if (fd >= 0)
     ::close(fd);
   fd = -1;
+}
+
+bool shardq::awaitReady(int fd, short events, const Deadline &deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    int timeout =
+        static_cast<int>(std::min<int64_t>(deadline.remaining(), INT_MAX));
+    int count = poll(&entry, 1, timeout);
+    if (count > 0)
+      return true;
+    if (count == 0 && deadline.passed())
+      return false;
+    if (count < 0 && errno != EINTR)
+      return false;
+  }
 }

@@ -70,6 +70,10 @@ private:
   int fd = -1;
 };
 
+/// Waits until `fd` is ready for `events` of poll(); false once the deadline
+/// has passed, or for a descriptor that cannot be waited for.
+bool awaitReady(int fd, short events, const Deadline &deadline);
+
 } // namespace shardq
 
 #endif // SHARDQ_RUNTIME_HOST_SUPPORT_H

@@ -74,7 +74,6 @@ public:
 
   Outcome allgather(const void *mine, void *all, size_t bytes,
                     const Deadline &deadline) override;
-  Outcome barrier(std::string_view tag, const Deadline &deadline) override;
 
 private:
   Outcome serve(const void *mine, void *all, size_t bytes,
@@ -113,19 +112,6 @@ private:
 } // namespace
 
 //===--- Sockets with deadlines -------------------------------------------===//
-
-static bool awaitReady(int fd, short events, const Deadline &deadline) {
-  for (;;) {
-    pollfd entry{fd, events, 0};
-    int timeout =
-        static_cast<int>(std::min<int64_t>(deadline.remaining(), INT_MAX));
-    int count = poll(&entry, 1, timeout);
-    if (count > 0)
-      return true;
-    if (count == 0 ? deadline.passed() : errno != EINTR)
-      return false;
-  }
-}
 
 static bool sendAll(int fd, const void *data, size_t bytes,
                     const Deadline &deadline) {
@@ -523,19 +509,6 @@ Outcome TcpBootstrap::allgather(const void *mine, void *all, size_t bytes,
   else
     ++step;
   return outcome;
-}
-
-Outcome TcpBootstrap::barrier(std::string_view tag, const Deadline &deadline) {
-  uint64_t mine = tagNumber(tag);
-  std::vector<uint64_t> all(static_cast<size_t>(world));
-  if (Outcome outcome = allgather(&mine, all.data(), sizeof(mine), deadline);
-      outcome.failed())
-    return outcome;
-  for (int32_t peer = 0; peer != world; ++peer)
-    if (all[static_cast<size_t>(peer)] != mine)
-      return failure(SHARDQ_MISMATCH,
-                     "rank %d is at another barrier than rank %d", peer, rank);
-  return {};
 }
 
 static shardq_status makeTcp(std::string address, std::vector<int32_t> ports,

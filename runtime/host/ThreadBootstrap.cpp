@@ -40,7 +40,6 @@ public:
 
   Outcome allgather(const void *mine, void *all, size_t bytes,
                     const Deadline &deadline) override;
-  Outcome barrier(std::string_view tag, const Deadline &deadline) override;
   Outcome sharedSpace(uint64_t stride,
                       std::shared_ptr<HeapSpace> &space) override;
   Outcome sharedObject(const char *kind, const Make &make,
@@ -93,13 +92,6 @@ Outcome ThreadBootstrap::allgather(const void *mine, void *all, size_t bytes,
   if (++round.gone == world)
     meeting->rounds.erase(key);
   return {};
-}
-
-Outcome ThreadBootstrap::barrier(std::string_view tag,
-                                 const Deadline &deadline) {
-  uint64_t mine = tagNumber(tag);
-  std::vector<uint64_t> all(static_cast<size_t>(world));
-  return allgather(&mine, all.data(), sizeof(mine), deadline);
 }
 
 Outcome ThreadBootstrap::sharedSpace(uint64_t stride,
