@@ -5,14 +5,11 @@
 #include "MachineCode.h"
 #include "Program.h"
 #include "Signature.h"
-#include "mlir/AsmParser/AsmParser.h"
-#include "mlir/AsmParser/AsmParserState.h"
+#include "Source.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
@@ -21,7 +18,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -126,28 +122,6 @@ static int report(int status, llvm::Error error) {
 // Input
 //===----------------------------------------------------------------------===//
 
-/// Parses text with the names of values, or bytecode without.
-static OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
-                                         MLIRContext &context,
-                                         AsmParserState &names) {
-  ParserConfig config(&context);
-  const llvm::MemoryBuffer *buffer =
-      sources.getMemoryBuffer(sources.getMainFileID());
-  if (buffer->getBuffer().starts_with("ML\xefR"))
-    return parseSourceFile<ModuleOp>(sources, config);
-  Block block;
-  if (failed(parseAsmSourceFile(sources, &block, config, &names)))
-    return {};
-  auto location =
-      FileLineColLoc::get(&context, buffer->getBufferIdentifier(), 1, 1);
-  OwningOpRef<ModuleOp> module =
-      mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(
-          &block, &context, location);
-  if (module && failed(mlir::verify(*module)))
-    return {};
-  return module;
-}
-
 /// Keeps the names of arguments where passes keep them: in locations.
 static void nameArguments(ModuleOp module, const AsmParserState &names) {
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -195,18 +169,7 @@ static void describeProgram(ModuleOp module, const AsmParserState &names,
 static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
   if (!flags.pipeline.empty() || !flags.shardQTokens)
     return flags.pipeline;
-  // On the axis that the first head-sharded attention names.
-  std::string axis = "tp";
-  module.walk([&](SparseMlaOp op) {
-    ShardingAttr sharding = op.getShardingAttr();
-    if (!sharding || !sharding.isOverHeads())
-      return WalkResult::advance();
-    axis = sharding.getAxes().front().getValue().str();
-    return WalkResult::interrupt();
-  });
-  return ("shard-q-tokens{axis=" + axis +
-          " min-tokens=" + Twine(flags.minTokens) + " remarks=false}")
-      .str();
+  return run::getDefaultPipeline(module, flags.minTokens);
 }
 
 /// The passes that lower.
@@ -375,7 +338,7 @@ static int runTool(const Flags &flags, StringRef program) {
   sources.AddNewSourceBuffer(std::move(buffer), SMLoc());
   SourceMgrDiagnosticHandler handler(sources, &context);
   AsmParserState names;
-  OwningOpRef<ModuleOp> module = parseModule(sources, context, names);
+  OwningOpRef<ModuleOp> module = run::parseModule(sources, context, names);
   if (!module)
     return kBadInput;
 

@@ -2,13 +2,10 @@
 
 #include "Npy.h"
 #include "Report.h"
-#include "mlir/AsmParser/AsmParser.h"
-#include "mlir/AsmParser/AsmParserState.h"
-#include "mlir/IR/Verifier.h"
+#include "Source.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "shardq/Pipelines/Register.h"
@@ -17,7 +14,6 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/SourceMgr.h"
 #include <csignal>
 
 using namespace mlir;
@@ -144,48 +140,6 @@ static int reportBadInput(llvm::Error error) {
 }
 static int reportBadInput(const llvm::Twine &message) {
   return reportBadInput(makeError(message));
-}
-
-/// Parses text with the arguments' names, or bytecode without.
-static OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
-                                         MLIRContext &context,
-                                         AsmParserState &names) {
-  ParserConfig config(&context);
-  StringRef text =
-      sources.getMemoryBuffer(sources.getMainFileID())->getBuffer();
-  if (text.starts_with("ML\xefR"))
-    return parseSourceFile<ModuleOp>(sources, config);
-  Block block;
-  if (failed(parseAsmSourceFile(sources, &block, config, &names)))
-    return {};
-  auto location = FileLineColLoc::get(
-      &context,
-      sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier(),
-      1, 1);
-  OwningOpRef<ModuleOp> module =
-      mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(
-          &block, &context, location);
-  if (module && failed(mlir::verify(*module)))
-    return {};
-  return module;
-}
-
-/// The text of the default rewrite, on the axis that the entry's first
-/// head-sharded attention names.
-static std::string getDefaultPipeline(const Signature &signature,
-                                      int64_t minTokens) {
-  std::string axis = "tp";
-  func::FuncOp entry = signature.entry;
-  entry.walk([&](SparseMlaOp op) {
-    ShardingAttr sharding = op.getShardingAttr();
-    if (!sharding || !sharding.isOverHeads())
-      return WalkResult::advance();
-    axis = sharding.getAxes().front().getValue().str();
-    return WalkResult::interrupt();
-  });
-  return ("builtin.module(shard-q-tokens{axis=" + axis +
-          " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
-      .str();
 }
 
 static llvm::Error writeResults(StringRef directory, ArrayRef<Array> results) {
@@ -351,7 +305,7 @@ static int runTool(const Flags &flags) {
   options.numRanks = ranks;
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline = getDefaultPipeline(*signature, flags.minTokens);
+    options.pipeline = getDefaultPipeline(signature->entry, flags.minTokens);
   options.compile.maxTokens =
       flags.maxTokens ? int64_t(flags.maxTokens)
                       : std::max<int64_t>(inputs->step.getNumRows(), 1);

@@ -1,0 +1,47 @@
+//===- Source.cpp - Programs as users hand them in ------------------------===//
+
+#include "Source.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "shardq/IR/ShardQ.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+OwningOpRef<ModuleOp> run::parseModule(llvm::SourceMgr &sources,
+                                       MLIRContext &context,
+                                       AsmParserState &names) {
+  ParserConfig config(&context);
+  StringRef text =
+      sources.getMemoryBuffer(sources.getMainFileID())->getBuffer();
+  if (text.starts_with("ML\xefR"))
+    return parseSourceFile<ModuleOp>(sources, config);
+  Block block;
+  if (failed(parseAsmSourceFile(sources, &block, config, &names)))
+    return {};
+  auto location = FileLineColLoc::get(
+      &context,
+      sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier(),
+      1, 1);
+  OwningOpRef<ModuleOp> module =
+      mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(
+          &block, &context, location);
+  if (module && failed(mlir::verify(*module)))
+    return {};
+  return module;
+}
+
+std::string run::getDefaultPipeline(Operation *root, int64_t minTokens) {
+  std::string axis = "tp";
+  root->walk([&](SparseMlaOp op) {
+    ShardingAttr sharding = op.getShardingAttr();
+    if (!sharding || !sharding.isOverHeads())
+      return WalkResult::advance();
+    axis = sharding.getAxes().front().getValue().str();
+    return WalkResult::interrupt();
+  });
+  return ("builtin.module(shard-q-tokens{axis=" + axis +
+          " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
+      .str();
+}
