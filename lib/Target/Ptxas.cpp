@@ -41,7 +41,7 @@ static int32_t getFigure(StringRef text, StringRef what) {
 }
 
 PtxasReport shardq::parsePtxasOutput(StringRef text) {
-  // "ptxas /tmp/a.ptx, line 23; error   : text", "ptxas info    : text"
+  // "ptxas a.ptx, line 23; error   : text", "ptxas info    : text"
   static llvm::Regex head(
       "^ptxas (.*, line ([0-9]+); )?(info|warning|error|fatal) *: (.*)$");
   PtxasReport report;

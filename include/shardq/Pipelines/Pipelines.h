@@ -8,23 +8,26 @@
 
 namespace mlir::shardq {
 
-/// What the CPU pipeline plans for; see --shardq-plan-workspace.
-struct ShardQToCPUOptions : PassPipelineOptions<ShardQToCPUOptions> {
-  Option<int64_t> maxTokens{*this, "max-tokens",
-                            llvm::cl::desc("Rows of the largest step"),
-                            llvm::cl::init(8192)};
-  Option<int64_t> maxRequests{*this, "max-requests",
-                              llvm::cl::desc("Requests of the largest step"),
-                              llvm::cl::init(256)};
-  Option<int64_t> slots{*this, "slots",
-                        llvm::cl::desc("Micro-batches in flight"),
-                        llvm::cl::init(1)};
-  Option<bool> entryPoints{
+/// What every target plans for; see --shardq-plan-workspace.
+template <typename Derived>
+struct TargetOptions : PassPipelineOptions<Derived> {
+  mlir::detail::PassOptions::Option<int64_t> maxTokens{
+      *this, "max-tokens", llvm::cl::desc("Rows of the largest step"),
+      llvm::cl::init(8192)};
+  mlir::detail::PassOptions::Option<int64_t> maxRequests{
+      *this, "max-requests", llvm::cl::desc("Requests of the largest step"),
+      llvm::cl::init(256)};
+  mlir::detail::PassOptions::Option<int64_t> slots{
+      *this, "slots", llvm::cl::desc("Micro-batches in flight"),
+      llvm::cl::init(1)};
+  mlir::detail::PassOptions::Option<bool> entryPoints{
       *this, "entry-points",
       llvm::cl::desc("A C function of DLPack tensors for each public function, "
                      "in place of its interface of memref descriptors"),
       llvm::cl::init(false)};
 };
+
+struct ShardQToCPUOptions : TargetOptions<ShardQToCPUOptions> {};
 
 /// From tensors to the LLVM dialect, calling the runtime: bufferization,
 /// workspace planning, protocol check, loops. Every public function gets the
@@ -34,19 +37,10 @@ void buildShardQToCPUPipeline(OpPassManager &manager,
                               const ShardQToCPUOptions &options);
 
 /// What the GPU pipeline plans for and which card it compiles for.
-struct ShardQToNVVMOptions : PassPipelineOptions<ShardQToNVVMOptions> {
+struct ShardQToNVVMOptions : TargetOptions<ShardQToNVVMOptions> {
   Option<std::string> arch{*this, "arch",
                            llvm::cl::desc("The card, for example sm_90a"),
                            llvm::cl::init("sm_90a")};
-  Option<int64_t> maxTokens{*this, "max-tokens",
-                            llvm::cl::desc("Rows of the largest step"),
-                            llvm::cl::init(8192)};
-  Option<int64_t> maxRequests{*this, "max-requests",
-                              llvm::cl::desc("Requests of the largest step"),
-                              llvm::cl::init(256)};
-  Option<int64_t> slots{*this, "slots",
-                        llvm::cl::desc("Micro-batches in flight"),
-                        llvm::cl::init(1)};
   Option<int64_t> scratchBytes{
       *this, "scratch-bytes",
       llvm::cl::desc("Device memory for the indexer's scores"),
@@ -54,10 +48,6 @@ struct ShardQToNVVMOptions : PassPipelineOptions<ShardQToNVVMOptions> {
   Option<std::string> ptxas{*this, "ptxas",
                             llvm::cl::desc("Path of ptxas; none: embed PTX"),
                             llvm::cl::init("")};
-  Option<bool> entryPoints{
-      *this, "entry-points",
-      llvm::cl::desc("A C function of DLPack tensors for each public function"),
-      llvm::cl::init(false)};
 };
 
 /// From tensors to host code that launches kernels through the runtime, with
