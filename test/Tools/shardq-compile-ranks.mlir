@@ -15,6 +15,14 @@
 // RUN: %python -B %S/Inputs/call-ranks.py %shardq_libs %t/four.so %t/four.mlir 4 %t/arrays | FileCheck %s
 // CHECK: all right on {{[234]}} ranks
 //
+// Queries with strides, where the program asks for them: no copy is made.
+// RUN: sed 's/%q: tensor<?x2x12xbf16> {/&bufferization.buffer_layout = affine_map<(t, h, d)[s0, s1] -> (t * s0 + h * s1 + d)>, /' \
+// RUN:   %t/three.mlir > %t/strided.mlir
+// RUN: shardq-compile %t/strided.mlir --min-tokens=1 --max-tokens=64 --max-requests=4 -o %t/strided.so --header=%t/strided.h
+// RUN: FileCheck %s --check-prefix=STRIDED < %t/strided.h
+// RUN: %python -B %S/Inputs/call-ranks.py %shardq_libs %t/strided.so %t/three.mlir 3 %t/arrays strided | FileCheck %s
+// STRIDED: q {{.*}} bfloat16, strides [?, ?, 1]
+//
 // The exchanges are in it, unless the rewrite is not wanted or done by hand:
 // RUN: shardq-compile %t/two.mlir --emit=llvm | FileCheck %s --check-prefix=EXCHANGE
 // RUN: shardq-compile %t/two.mlir --pipeline='builtin.module(shard-q-tokens{remarks=false})' --emit=llvm \

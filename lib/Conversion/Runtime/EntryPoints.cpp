@@ -253,8 +253,8 @@ LLVM::GlobalOp EntryPointWriter::writeSpec(StringRef name) {
           const Parameter &parameter = *tensor.parameter;
           MemRefType buffer = parameter.getBuffer();
           DataType type = *getDataType(buffer.getElementType());
-          // Kernels load 16 bytes at once; loops load elements.
-          int64_t alignment = device == CUDA ? 16 : type.bits / 8;
+          // Kernels that load 16 bytes at once look at the address first.
+          int64_t alignment = type.bits / 8;
           value = constants.setFields(
               value, {int64_t(i)},
               {constants.address(tensor.name), constants.address(tensor.sizes),

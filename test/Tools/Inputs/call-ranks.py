@@ -1,6 +1,8 @@
 """Runs a compiled attention step on ranks and by shardq-run, and compares.
 
-call-ranks.py LIBRARIES MODULE.so PROGRAM.mlir RANKS DIRECTORY
+call-ranks.py LIBRARIES MODULE.so PROGRAM.mlir RANKS DIRECTORY [strided]
+
+With `strided`, each rank's queries are a view into those of all ranks.
 """
 
 import ctypes
@@ -54,8 +56,8 @@ def run_reference(program, inputs, directory):
 
 
 def main():
-    libraries, library, program, world, directory = sys.argv[1:]
-    world = int(world)
+    libraries, library, program, world, directory = sys.argv[1:6]
+    world, strided = int(world), "strided" in sys.argv[6:]
     inputs = make_inputs(world)
     expected = run_reference(program, inputs, directory)
     runtime, module = dlpack.load(libraries, library)
@@ -64,7 +66,9 @@ def main():
     lse = np.zeros((world, rows, 2), dtype="<f4")
 
     def body(rank, context):
-        q = np.ascontiguousarray(inputs["q"][:, 2 * rank:2 * rank + 2])
+        q = inputs["q"][:, 2 * rank:2 * rank + 2]
+        if not strided:
+            q = np.ascontiguousarray(q)
         arguments = [
             tensor(q, BFLOAT), tensor(inputs["kv"], BFLOAT),
             tensor(inputs["iq"], BFLOAT), tensor(inputs["iw"]),
