@@ -582,10 +582,18 @@ if wanted bench && bench_or bench; then
   for count in 1 9; do
     exchanges $count >"$programs/exchanges-$count.mlir"
   done
-  for rows in 256 1024 4096 16384; do
+  # Two tokens: what signal and wait take.
+  for rows in 2 256 1024 4096 16384; do
     step "rows-$rows" "$rows" 0
     alone "exchange-$rows" 240 bench_exchange "$rows"
   done
+  if ((gpus < 2)); then
+    skip push-ways "needs two GPUs"
+  elif [[ ! -x $package/PushBenchmark ]]; then
+    skip push-ways "PushBenchmark is not in the package"
+  else
+    alone push-ways 120 bench_figures "$package/PushBenchmark"
+  fi
   step prefill 4096 28672
   step decode 1,1,1,1,1,1,1,1 4000,4000,4000,4000,4000,4000,4000,4000
   for name in prefill decode; do

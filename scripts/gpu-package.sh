@@ -45,7 +45,7 @@ libraries=$(cd "$(cached LLVM_DIR)/../.." && pwd)
 strip=$libraries/../bin/llvm-strip
 
 if ((build_first)); then
-  cmake --build "$build" --target shardq-run CudaRuntimeTests shardq-kernels
+  cmake --build "$build" --target shardq-run CudaRuntimeTests shardq-kernels PushBenchmark
 fi
 
 # need FILE: says which file of the build is missing.
@@ -56,16 +56,19 @@ object=$build/tools/shardq-run/CMakeFiles/shardq-run.dir/shardq-run.cpp.o
 runtime=$build/lib/libshardq_runtime.so.1
 tests=$build/unittests/Runtime/CudaRuntimeTests
 kernels=$build/test/bin/shardq-kernels
-for file in "$object" "$runtime" "$tests" "$kernels"; do
+push=$build/bin/PushBenchmark
+for file in "$object" "$runtime" "$tests" "$kernels" "$push"; do
   need "$file"
 done
-if readelf -d "$tests" | grep -q 'NEEDED.*libstdc++'; then
-  fail "$tests needs libstdc++.so"
-fi
+for file in "$tests" "$push"; do
+  if readelf -d "$file" | grep -q 'NEEDED.*libstdc++'; then
+    fail "$file needs libstdc++.so"
+  fi
+done
 
 # Only what this script makes is removed.
 mkdir -p "$out"
-rm -rf "${out:?}"/{shardq-run,shardq-run.xz,libshardq_runtime.so.1,CudaRuntimeTests,device,examples,gpu-check.sh,VERSION}
+rm -rf "${out:?}"/{shardq-run,shardq-run.xz,libshardq_runtime.so.1,CudaRuntimeTests,PushBenchmark,device,examples,gpu-check.sh,VERSION}
 mkdir -p "$out/device" "$out/examples/steps"
 
 echo "linking shardq-run"
@@ -95,6 +98,7 @@ done
   "$runtime" "${compression[@]}" -ldl -lpthread -lm
 "$strip" -o "$out/libshardq_runtime.so.1" "$runtime"
 "$strip" -o "$out/CudaRuntimeTests" "$tests"
+"$strip" -o "$out/PushBenchmark" "$push"
 
 cp test/Device/{cases,ptx,kernels_check}.py "$out/device"
 if [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/ptxas ]] || command -v ptxas >/dev/null; then
