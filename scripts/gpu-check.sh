@@ -290,6 +290,40 @@ exchanges() {
   echo "}"
 }
 
+# rows_of OP COUNT: convert_indices or take_rows of COUNT arrays of [8192, 2048] i32.
+rows_of() {
+  local given="tensor<8192x2048xi32>" rows="tensor<?x2048xi32>" arguments="" body="" results="" types="" i
+  for ((i = 0; i != $2; ++i)); do
+    arguments+="%topk$i: $given, "
+    case $1 in
+    convert_indices)
+      body+="  %x$i = shardq.convert_indices %topk$i table(%table) rows(%req) {block_size = 64 : i64}
+      : ($given, tensor<?x?xi32>, tensor<?xi32>) -> $given
+"
+      rows=$given
+      ;;
+    take_rows)
+      body+="  %x$i = shardq.take_rows %topk$i[%ids] : ($given, tensor<?xi32>) -> $rows
+"
+      ;;
+    esac
+    results+="${results:+, }%x$i"
+    types+="${types:+, }$rows"
+  done
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = 2]
+func.func @rows($arguments%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %table: tensor<?x?xi32>) -> ($types) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %topk0, %c0 : $given
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %ids, %offsets = shardq.zigzag_split %query_start decodes(%c0) rows(%rows)
+      over @ranks "tp" : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<3xi32>)
+$body  return $results : $types
+}
+PROGRAM
+}
+
 # --- Checks -------------------------------------------------------------------
 
 # Ranks of tests start anew for each, which takes most of the time.
@@ -325,6 +359,14 @@ verified() {
   ranks "$@" --verify
 }
 
+# random_array FILE TYPE SHAPE BYTES
+random_array() {
+  {
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    head -c "$4" /dev/urandom
+  } >"$1"
+}
+
 # round_trip WORLD HEADS DIM TYPE DECODES [TOOL...]: to token shards and back on
 # buffers: push, signal and wait. Rows of decodes stay where they are, so those of
 # the result are not looked at. Bytes are random: NaNs of any kind too.
@@ -352,11 +394,7 @@ round_trip() {
   } >"$programs/$name.mlir"
 
   bytes=$((world * heads * dim * (${codes[$type]#<?})))
-  {
-    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' \
-      "{'descr': '${codes[$type]}', 'fortran_order': False, 'shape': ($rows, $((world * heads)), $dim), }"
-    head -c $((rows * bytes)) /dev/urandom
-  } >"$logs/data/$name.npy"
+  random_array "$logs/data/$name.npy" "${codes[$type]}" "$rows, $((world * heads)), $dim" $((rows * bytes))
   ranks "$world" "$programs/$name.mlir" --step="$programs/$name.json" --input=q="$logs/data/$name.npy" \
     --output-dir="$logs/data/$name" --pipeline='builtin.module(one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},shardq-plan-workspace,shardq-verify-protocol)' ||
     return
@@ -409,31 +447,53 @@ decimal() {
   printf '%d.%02d' $(($1 / 100)) $(($1 % 100))
 }
 
-# bench_exchange ROWS: the time that one more exchange takes in a graph.
-bench_exchange() {
-  local rows=$1 count one nine each bytes tenths code
-  for count in 1 9; do
-    ranks 2 "$programs/exchanges-$count.mlir" --step="$programs/rows-$rows.json" --bench="$replays" \
-      >"$log.$count" 2>&1
-    code=$?
+# one_more PROGRAM STEP MORE OPTION...: sets `each` to what one op more takes in a graph, in
+# hundredths of a microsecond, from PROGRAM-1.mlir with one and PROGRAM-MORE.mlir,
+# and `one` and `alone` to what a call with one takes in a graph and by itself. Of
+# the options, each op has one.
+one_more() {
+  local program=$1 step=$2 more=$3 count many code
+  shift 3
+  for count in 1 "$more"; do
+    code=0
+    ranks 2 "$program-$count.mlir" --step="$step" --bench="$replays" "${@:1:count}" >"$log.$count" 2>&1 || code=$?
     cat "$log.$count"
     ((code == 0)) || return $code
   done
-  one=$(hundredths "$log.1") && nine=$(hundredths "$log.9") || return 1
-  rm -f "$log.1" "$log.9"
-  each=$(((nine - one) / 8))
+  one=$(hundredths "$log.1") && many=$(hundredths "$log.$more") || return 1
+  alone=$(sed -n 's/^one call by itself: //p' "$log.1")
+  rm -f "$log.1" "$log.$more"
+  each=$(((many - one) / (more - 1)))
   if ((each <= 0)); then
-    note="nine exchanges take no longer than one"
+    note="$more take no longer than one"
     return 1
   fi
+}
+
+# bench_rows OP: rates count what is read and what is written.
+bench_rows() {
+  local each one alone tenths i options=()
+  for i in 0 1 2 3 4; do
+    options+=(--input="topk$i=$logs/data/topk.npy")
+  done
+  [[ $1 == take_rows ]] || options=()
+  one_more "$programs/$1" "$programs/rows-8192.json" 5 ${options[@]+"${options[@]}"} || return
+  tenths=$((8192 * 2048 * 4 * 2 / each))
+  note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s"
+}
+
+# bench_exchange ROWS: the time that one more exchange takes in a graph.
+bench_exchange() {
+  local rows=$1 each one alone bytes tenths
+  one_more "$programs/exchanges" "$programs/rows-$rows.json" 9 || return
   # Half of a rank's rows go to the other one. Bytes in 10 ns are tenths of GB/s.
   bytes=$((rows * 64 * 576 * 2 / 2))
   tenths=$((bytes / each))
-  note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s (one in a graph $(decimal "$one") us)"
+  note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s (one in a graph $(decimal "$one") us, by itself $alone)"
 }
 
 bench_call() {
-  ranks "$@" --bench="$replays" || return
+  ranks "$@" --bench="$replays" --report="$logs/$name.json" || return
   local time
   time=$(hundredths "$log") || return 1
   note="$(decimal "$time") us"
@@ -586,6 +646,14 @@ if wanted bench && bench_or bench; then
   for rows in 2 256 1024 4096 16384; do
     step "rows-$rows" "$rows" 0
     alone "exchange-$rows" 240 bench_exchange "$rows"
+  done
+  random_array "$logs/data/topk.npy" '<i4' '8192, 2048' $((8192 * 2048 * 4))
+  for op in convert_indices take_rows; do
+    for count in 1 5; do
+      rows_of $op $count >"$programs/$op-$count.mlir"
+    done
+    step rows-8192 8192 24576
+    alone "$op-8192x2048" 240 bench_rows $op
   done
   if ((gpus < 2)); then
     skip push-ways "needs two GPUs"

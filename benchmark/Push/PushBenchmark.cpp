@@ -3,7 +3,8 @@
 // What limits an exchange: rows of 64 heads x 576 bf16 from each of two devices
 // into the other's rows of twice that pitch, both directions at once, moved in
 // three ways. One line a size and way: its name, the median time of the slower
-// device, and bytes that one device pushed over that time.
+// device, and bytes that one device pushed over that time. Before them, what a
+// copy on one device reads and writes.
 //
 // Needs two devices with peer access and exits with 77 where there are none.
 //
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -76,7 +78,8 @@ private:
   void check(const char *what, Result result) const;
   void open(int ordinal);
   void push(int self, Way way, uint32_t rows);
-  float runTrial(Way way, uint32_t rows);
+  float runTrial(const std::function<void(int)> &once);
+  double findMedian(const std::function<void(int)> &once);
   void verify(Way way, uint32_t rows);
 
   const Driver *driver = nullptr;
@@ -197,8 +200,8 @@ void PushBenchmark::push(int self, Way way, uint32_t rows) {
              parameters, nullptr));
 }
 
-/// Microseconds of one push on the slower device.
-float PushBenchmark::runTrial(Way way, uint32_t rows) {
+/// Microseconds that one `once(device)` takes on the slower device.
+float PushBenchmark::runTrial(const std::function<void(int)> &once) {
   __atomic_store_n(go, 0, __ATOMIC_RELEASE);
   for (int i : {0, 1}) {
     Side &side = sides[i];
@@ -210,7 +213,7 @@ float PushBenchmark::runTrial(Way way, uint32_t rows) {
                nullptr));
     check("record", events.record(side.begin, side.stream));
     for (int turn = 0; turn != kUnrolled; ++turn)
-      push(i, way, rows);
+      once(i);
     check("record", events.record(side.end, side.stream));
   }
   __atomic_store_n(go, 1, __ATOMIC_RELEASE);
@@ -256,23 +259,38 @@ void PushBenchmark::verify(Way way, uint32_t rows) {
   }
 }
 
+double PushBenchmark::findMedian(const std::function<void(int)> &once) {
+  std::vector<float> times;
+  for (int trial = 0; trial != kWarmUps + kTrials; ++trial) {
+    float time = runTrial(once);
+    if (trial >= kWarmUps)
+      times.push_back(time);
+  }
+  std::nth_element(times.begin(), times.begin() + kTrials / 2, times.end());
+  return times[kTrials / 2];
+}
+
+static void print(const std::string &name, double microseconds, double bytes) {
+  std::printf("%-32s %.2f us %.0f GB/s\n", name.c_str(), microseconds,
+              bytes / microseconds * 1e-3);
+  std::fflush(stdout);
+}
+
 void PushBenchmark::run() {
+  size_t bytes = size_t(64) << 20;
+  double time = findMedian([&](int self) {
+    Side &side = sides[self];
+    TRY(copyOnDevice(side.inbox, side.source, bytes, side.stream));
+  });
+  print("copy on one device", time, 2.0 * double(bytes));
   for (int tokens : kTokens)
     for (Way way : {Stores, Bulk, CopyEngine}) {
       // Half of the tokens are the other device's.
       uint32_t rows = tokens / 2;
       verify(way, std::min<uint32_t>(rows, 513));
-      std::vector<float> times;
-      for (int trial = 0; trial != kWarmUps + kTrials; ++trial) {
-        float time = runTrial(way, rows);
-        if (trial >= kWarmUps)
-          times.push_back(time);
-      }
-      std::nth_element(times.begin(), times.begin() + kTrials / 2, times.end());
-      double median = times[kTrials / 2];
-      std::printf("push T=%d, %-20s %.2f us %.0f GB/s\n", tokens, kNames[way],
-                  median, double(rows) * kRowBytes / median * 1e-3);
-      std::fflush(stdout);
+      time = findMedian([&](int self) { push(self, way, rows); });
+      print(format("push T=%d, %s", tokens, kNames[way]), time,
+            double(rows) * kRowBytes);
     }
 }
 

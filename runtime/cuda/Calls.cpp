@@ -188,6 +188,8 @@ void shardq_context::launch(const shardq_gpu_image *image, int32_t kernel,
   }
   const LoadedImage::Kernel &entry =
       loaded->kernels[static_cast<size_t>(kernel)];
+  if (beforeLaunch)
+    beforeLaunch(beforeLaunchUser, image->kernels[kernel].name);
   // Kernels loop over as many rows as there are, so fewer blocks are right.
   unsigned grid =
       static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 0x7fffffff));

@@ -141,3 +141,12 @@ void shardq_context_set_tap(shardq_context *context,
   context->tap = callback;
   context->tapUser = user;
 }
+
+void shardq_context_set_launch_callback(shardq_context *context,
+                                        shardq_launch_callback callback,
+                                        void *user) {
+  if (!context)
+    return;
+  context->beforeLaunch = callback;
+  context->beforeLaunchUser = user;
+}

@@ -63,6 +63,8 @@ public:
   const int32_t slot;
   shardq_tap_callback tap = nullptr;
   void *tapUser = nullptr;
+  shardq_launch_callback beforeLaunch = nullptr;
+  void *beforeLaunchUser = nullptr;
   // Why the last call was refused; no error of the communicator.
   shardq_status callStatus = SHARDQ_OK;
   std::string callError;

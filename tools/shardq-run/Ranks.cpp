@@ -73,120 +73,6 @@ static std::string compareRuns(ArrayRef<Array> first, ArrayRef<Array> now,
 /// For what the runtime has to say about an error.
 static constexpr size_t kMessageBytes = 1024;
 
-/// Trials of a timing, of which the median counts.
-static constexpr int kTrials = 7;
-
-namespace {
-/// One rank's program on its GPU: arguments are uploaded once, results are
-/// poisoned before each run.
-class GpuRank {
-public:
-  GpuRank(const Program &program, Gpu &gpu) : program(program), gpu(gpu) {}
-
-  llvm::Error prepare(ArrayRef<Array> locals, int64_t numRows);
-  llvm::Error run(shardq_context *context, std::vector<Array> &outputs,
-                  bool replay);
-  llvm::Error capture(shardq_context *context);
-  llvm::Error time(int64_t replays, std::vector<double> &microseconds);
-
-private:
-  const Program &program;
-  Gpu &gpu;
-  std::vector<Program::DeviceValue> arguments, results;
-};
-} // namespace
-
-llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
-  for (const Array &local : locals) {
-    Program::DeviceValue value;
-    value.array = local;
-    llvm::Expected<uint64_t> address = gpu.allocate(local.getNumBytes());
-    if (!address)
-      return address.takeError();
-    value.address = *address;
-    if (llvm::Error error = gpu.upload(value.address, local))
-      return error;
-    arguments.push_back(std::move(value));
-  }
-  for (auto [i, type] : llvm::enumerate(program.getResultTypes())) {
-    auto tensor = cast<RankedTensorType>(type);
-    SmallVector<int64_t> shape(tensor.getShape());
-    for (auto [dim, size] : llvm::enumerate(shape)) {
-      if (!ShapedType::isDynamic(size))
-        continue;
-      if (dim != 0)
-        return makeError("result %zu leaves dimension %zu open: its size "
-                         "cannot be told before the run",
-                         size_t(i), size_t(dim));
-      size = numRows;
-    }
-    Program::DeviceValue value;
-    llvm::Expected<Array> array =
-        allocateArray(*getElement(type), shape, "result " + llvm::Twine(i));
-    if (!array)
-      return array.takeError();
-    value.array = *array;
-    llvm::Expected<uint64_t> address = gpu.allocate(array->getNumBytes());
-    if (!address)
-      return address.takeError();
-    value.address = *address;
-    results.push_back(std::move(value));
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error GpuRank::run(shardq_context *context, std::vector<Array> &outputs,
-                         bool replay) {
-  for (const Program::DeviceValue &result : results)
-    if (llvm::Error error =
-            gpu.fill(result.address, 0xff, result.array.getNumBytes()))
-      return error;
-  llvm::Error started =
-      replay ? gpu.replay()
-             : program.enqueue(context, gpu.getStream(), arguments, results);
-  if (started)
-    return started;
-  if (llvm::Error error = gpu.synchronize())
-    return error;
-  for (auto [i, result] : llvm::enumerate(results)) {
-    llvm::Expected<Array> copy =
-        allocateArray(result.array.element, result.array.shape, "a result");
-    if (!copy)
-      return copy.takeError();
-    if (llvm::Error error = gpu.download(*copy, result.address))
-      return error;
-    outputs.push_back(std::move(*copy));
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error GpuRank::capture(shardq_context *context) {
-  return gpu.capture([&] {
-    return program.enqueue(context, gpu.getStream(), arguments, results);
-  });
-}
-
-llvm::Error GpuRank::time(int64_t replays, std::vector<double> &microseconds) {
-  // The exchanges hold ranks together; without any, they need not be.
-  for (int trial = -1; trial < kTrials; ++trial) {
-    if (llvm::Error error = gpu.mark(0))
-      return error;
-    for (int64_t i = 0; i < replays; ++i)
-      if (llvm::Error error = gpu.replay())
-        return error;
-    if (llvm::Error error = gpu.mark(1))
-      return error;
-    if (llvm::Error error = gpu.synchronize())
-      return error;
-    llvm::Expected<double> total = gpu.getMicroseconds(0, 1);
-    if (!total)
-      return total.takeError();
-    if (trial >= 0)
-      microseconds.push_back(*total / double(replays));
-  }
-  return llvm::Error::success();
-}
-
 /// Everything that a rank does; the return value is why it failed.
 static std::string runRank(const Program &program, const Signature &signature,
                            ArrayRef<Array> arguments, int64_t rank,
@@ -280,8 +166,8 @@ static std::string runRank(const Program &program, const Signature &signature,
     captured = failure.empty();
   }
   if (captured && options.benchReplays)
-    if (llvm::Error error =
-            onGpu->time(options.benchReplays, outcome.microseconds))
+    if (llvm::Error error = onGpu->time(shardq_comm_context(comm, 0),
+                                        options.benchReplays, outcome.times))
       failure = llvm::toString(std::move(error));
   if (options.concurrent && failure.empty()) {
     // A thread for each slot: exchanges of different slots are in flight
@@ -323,9 +209,13 @@ static void send(int descriptor, const RankOutcome &outcome) {
     writer.putList<int64_t>(array.shape);
     writer.put(StringRef(array.data.get(), array.getNumBytes()));
   }
-  writer.put(int64_t(outcome.microseconds.size()));
-  for (double time : outcome.microseconds)
-    writer.put(int64_t(time * 1e3));
+  writer.putList<double>(outcome.times.graph);
+  writer.putList<double>(outcome.times.alone);
+  writer.put(int64_t(outcome.times.kernels.size()));
+  for (const KernelTimes &kernel : outcome.times.kernels) {
+    writer.put(StringRef(kernel.kernel));
+    writer.putList<double>(kernel.microseconds);
+  }
   writer.put(int64_t(outcome.taps.size()));
   for (const TapRecord &tap : outcome.taps) {
     writer.put(StringRef(tap.name));
@@ -376,8 +266,14 @@ static RankOutcome receive(int descriptor) {
     std::memcpy(array->data.get(), data.data(), data.size());
     outcome.results.push_back(std::move(*array));
   }
-  for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i)
-    outcome.microseconds.push_back(double(reader.takeInt()) * 1e-3);
+  outcome.times.graph = reader.takeList<double>();
+  outcome.times.alone = reader.takeList<double>();
+  for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i) {
+    KernelTimes kernel;
+    kernel.kernel = reader.takeText().str();
+    kernel.microseconds = reader.takeList<double>();
+    outcome.times.kernels.push_back(std::move(kernel));
+  }
   for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i) {
     TapRecord tap;
     tap.name = reader.takeText().str();

@@ -3,7 +3,7 @@
 #ifndef SHARDQ_RUN_RANKS_H
 #define SHARDQ_RUN_RANKS_H
 
-#include "Program.h"
+#include "GpuRank.h"
 #include "Progress.h"
 #include "Signature.h"
 
@@ -26,8 +26,7 @@ struct RankOutcome {
   std::vector<Array> results;
   std::vector<TapRecord> taps;
   double seconds = 0; // of the calls
-  /// On a GPU, of one call in a replayed graph, by trial.
-  std::vector<double> microseconds;
+  BenchTimes times;   // where RunOptions asks for them
 };
 
 struct RunOptions {
@@ -41,8 +40,7 @@ struct RunOptions {
   int64_t ranksPerGpu = 1;
   /// Runs behind the first replay a captured graph.
   bool graph = false;
-  /// Times replays of a graph of the program: 7 trials of `benchReplays`, 0 for
-  /// none.
+  /// On a GPU: times the program, with so many replays a trial; 0 for not.
   int64_t benchReplays = 0;
   /// Rows of the step, which results with an open number of rows have.
   int64_t numRows = 0;

@@ -1,9 +1,8 @@
 //===- Verify.cpp - Original, rewritten and reference, compared -----------===//
 
 #include "Verify.h"
+#include "SplitDecision.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "shardq/split.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
@@ -266,87 +265,6 @@ double run::compareRoundedRows(const Array &computed,
 // Split and gate
 //===----------------------------------------------------------------------===//
 
-static const char *describeGate(shardq_gate gate) {
-  switch (gate) {
-  case SHARDQ_GATE_OPEN:
-    return "open";
-  case SHARDQ_GATE_FEW_TOKENS:
-    return "closed: fewer prefill tokens than min-tokens";
-  case SHARDQ_GATE_SHORT_SEQUENCES:
-    return "closed: no prefill sequence is longer than top-k";
-  case SHARDQ_GATE_PADDING:
-    return "closed: padding among the prefill tokens";
-  case SHARDQ_GATE_EMPTY_RANK:
-    return "closed: a rank would own no token";
-  case SHARDQ_GATE_CAPACITY:
-    return "closed: the step does not fit the exchange buffers";
-  }
-  return "closed";
-}
-
-namespace {
-
-/// What the rewritten program should do with the step, from its own gate.
-struct SplitDecision {
-  bool exists = false;         // the program has a gate
-  llvm::StringSet<> gatedTaps; // names of taps that stand under it
-  bool open = false;
-  std::string text = "none: nothing was rewritten";
-  AxisAttr axis;
-  std::vector<int32_t> ids, offsets;
-};
-
-} // namespace
-
-static SplitDecision decideSplit(ModuleOp rewritten, const Step &step,
-                                 const CompileOptions &options) {
-  SplitDecision decision;
-  SplitGateOp gate;
-  ZigzagSplitOp split;
-  int64_t gates = 0;
-  rewritten.walk([&](Operation *op) {
-    if (auto found = dyn_cast<SplitGateOp>(op)) {
-      ++gates;
-      gate = gate ? gate : found;
-    }
-    if (auto found = dyn_cast<ZigzagSplitOp>(op); found && !split)
-      split = found;
-    // Index ops that run on all rows either way have taps outside a branch.
-    auto tap = dyn_cast<TapOp>(op);
-    auto branch = tap ? tap->getParentOfType<scf::IfOp>() : scf::IfOp();
-    if (branch && branch.getCondition().getDefiningOp<SplitGateOp>())
-      decision.gatedTaps.insert(tap.getName());
-  });
-  // Which of several gates a tap obeys is not told here; its values are
-  // compared all the same.
-  if (gates > 1)
-    decision.gatedTaps.clear();
-  if (!gate || !split)
-    return decision;
-  MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
-  if (!mesh)
-    return decision;
-  decision.exists = true;
-  decision.axis = mesh.axis;
-  int64_t ranks = mesh.axis.getSize();
-  std::vector<int32_t> start = step.getQueryStart(), lens = step.getSeqLens();
-  decision.ids.resize(step.getNumRows());
-  decision.offsets.resize(ranks + 1);
-  shardq_zigzag_split(start.data(), step.getNumRequests(), step.getDecodeRows(),
-                      step.getNumRows(), ranks, decision.ids.data(),
-                      decision.offsets.data());
-  // The capacities that --shardq-plan-workspace will give the gate.
-  int64_t maxRankRows =
-      llvm::divideCeil(options.maxTokens, ranks) + 2 * options.maxRequests;
-  shardq_gate result = shardq_split_gate(
-      decision.offsets.data(), ranks, start.data(), lens.data(),
-      step.getNumRequests(), step.getDecodeRows(), step.getNumRows(),
-      gate.getMinTokens(), gate.getTopk(), maxRankRows, options.maxTokens);
-  decision.open = result == SHARDQ_GATE_OPEN;
-  decision.text = describeGate(result);
-  return decision;
-}
-
 /// The rows that a rank computes under the decision.
 static std::vector<int32_t> getRankRows(const SplitDecision &decision,
                                         const Step &step, int64_t member) {
@@ -369,7 +287,7 @@ static void checkSplit(const RunOutcome &outcome, const SplitDecision &decision,
                        std::vector<std::string> &problems) {
   for (auto [rank, one] : llvm::enumerate(outcome.ranks)) {
     int64_t member =
-        decision.exists ? signature.getBlock(decision.axis, rank) : 0;
+        decision.hasGate ? signature.getBlock(decision.axis, rank) : 0;
     for (const TapRecord &tap : one.taps) {
       if (!decision.gatedTaps.contains(tap.name))
         continue;
@@ -410,14 +328,15 @@ static void measureWork(const SplitDecision &decision,
                         const Signature &signature, VerifyReport &report) {
   const Step &step = report.step;
   // A program without a gate is taken to shard its heads over all ranks.
-  int64_t members = decision.exists ? decision.axis.getSize() : report.numRanks;
+  int64_t members =
+      decision.hasGate ? decision.axis.getSize() : report.numRanks;
   SplitDecision closed = decision;
   closed.open = false;
   report.before = countWork(getRankRows(closed, step, 0), step.getNumRows(),
                             members, step, signature.topk);
   for (int64_t rank = 0; rank < report.numRanks; ++rank) {
     int64_t member =
-        decision.exists ? signature.getBlock(decision.axis, rank) : 0;
+        decision.hasGate ? signature.getBlock(decision.axis, rank) : 0;
     report.ranks.push_back(
         countWork(getRankRows(decision, step, member),
                   decision.open ? step.getDecodeRows() : step.getNumRows(),

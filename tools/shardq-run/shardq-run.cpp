@@ -1,5 +1,6 @@
 //===- shardq-run.cpp - Runs a program on rank processes ------------------===//
 
+#include "Bench.h"
 #include "Npy.h"
 #include "Report.h"
 #include "Source.h"
@@ -11,7 +12,6 @@
 #include "shardq/Pipelines/Register.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include <csignal>
@@ -93,9 +93,9 @@ struct Flags {
   cl::opt<double> timeout{
       "timeout", cl::value_desc("SECONDS"), cl::init(120), cl::cat(category),
       cl::desc("After which ranks are killed (default 120)")};
-  cl::opt<std::string> report{"report", cl::value_desc("FILE.json"),
-                              cl::cat(category),
-                              cl::desc("Write what --verify tells as JSON")};
+  cl::opt<std::string> report{
+      "report", cl::value_desc("FILE.json"), cl::cat(category),
+      cl::desc("Write what --verify or --bench tells as JSON")};
   cl::opt<int64_t> slots{"slots", cl::value_desc("N"), cl::init(1),
                          cl::cat(category),
                          cl::desc("Micro-batch slots (default 1)")};
@@ -154,19 +154,9 @@ static llvm::Error writeResults(StringRef directory, ArrayRef<Array> results) {
   return llvm::Error::success();
 }
 
-/// The median over trials of the slowest rank's time.
-static double getMedianOfSlowest(const RunOutcome &outcome) {
-  std::vector<double> slowest = outcome.ranks.front().microseconds;
-  for (const RankOutcome &rank : outcome.ranks)
-    for (auto [most, time] : llvm::zip_equal(slowest, rank.microseconds))
-      most = std::max(most, time);
-  llvm::sort(slowest);
-  return slowest[slowest.size() / 2];
-}
-
 static int runPlain(ModuleOp module, const Signature &signature,
                     const Inputs &inputs, const VerifyOptions &options,
-                    StringRef outputDir, Progress &progress) {
+                    const Flags &flags, Progress &progress) {
   std::string entry = func::FuncOp(signature.entry).getName().str();
   if (!options.pipeline.empty())
     if (llvm::Error error = runPipeline(module, options.pipeline))
@@ -191,18 +181,24 @@ static int runPlain(ModuleOp module, const Signature &signature,
     llvm::errs() << "mismatch: " << llvm::toString(results.takeError()) << '\n';
     return kMismatch;
   }
-  if (!outputDir.empty())
-    if (llvm::Error error = writeResults(outputDir, *results))
+  if (!flags.outputDir.empty())
+    if (llvm::Error error = writeResults(flags.outputDir, *results))
       return reportBadInput(std::move(error));
   llvm::outs() << "ran @" << entry << " on " << options.numRanks << " ranks, "
                << inputs.step.getNumRows() << " rows";
   for (auto [i, result] : llvm::enumerate(*results))
     llvm::outs() << "; result " << i << " " << describe(result);
   llvm::outs() << '\n';
-  if (!outcome->ranks.front().microseconds.empty())
-    llvm::outs() << "one call in a graph: "
-                 << llvm::format("%.2f", getMedianOfSlowest(*outcome))
-                 << " us (median of trials, slowest rank)\n";
+  if (!flags.bench)
+    return kOk;
+  BenchReport report = makeBenchReport(
+      *outcome, findExchanges(signature.entry, decideSplit(module, inputs.step,
+                                                           options.compile)));
+  report.numRows = inputs.step.getNumRows();
+  printBench(report, llvm::outs());
+  if (!flags.report.empty())
+    if (llvm::Error error = writeBench(report, flags.report))
+      return reportBadInput(std::move(error));
   return kOk;
 }
 
@@ -235,8 +231,10 @@ static int runTool(const Flags &flags) {
     return reportBadInput("--timeout must be positive");
   if (flags.shardQTokens && !flags.pipeline.empty())
     return reportBadInput("give --pipeline or --shard-q-tokens, not both");
-  if (!flags.report.empty() && !flags.verify)
-    return reportBadInput("--report needs --verify");
+  if (!flags.report.empty() && !flags.verify && !flags.bench)
+    return reportBadInput("--report needs --verify or --bench");
+  if (flags.bench && flags.verify)
+    return reportBadInput("give --bench or --verify, not both");
   if (flags.ranksPerGpu < 1 || flags.bench < 0)
     return reportBadInput(
         "--ranks-per-gpu must be positive, --bench cannot be negative");
@@ -325,8 +323,7 @@ static int runTool(const Flags &flags) {
   Progress progress;
   if (flags.verify)
     return runVerify(*module, *signature, *inputs, options, flags, progress);
-  return runPlain(*module, *signature, *inputs, options, flags.outputDir,
-                  progress);
+  return runPlain(*module, *signature, *inputs, options, flags, progress);
 }
 
 int main(int argc, char **argv) {

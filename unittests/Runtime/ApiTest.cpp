@@ -64,6 +64,7 @@ TEST(Api, NullHandles) {
             SHARDQ_INVALID);
   EXPECT_STREQ(message, "context");
   shardq_context_set_tap(nullptr, nullptr, nullptr);
+  shardq_context_set_launch_callback(nullptr, nullptr, nullptr);
   shardq_comm_abort(nullptr);
   shardq_comm_destroy(nullptr);
   shardq_bootstrap_destroy(nullptr);
@@ -176,6 +177,7 @@ TEST(Api, LibraryExportsTheAbi) {
                            "shardq_context_error",
                            "shardq_context_slot",
                            "shardq_context_set_tap",
+                           "shardq_context_set_launch_callback",
                            "shardq_bootstrap_files",
                            "shardq_bootstrap_from_callbacks",
                            "shardq_bootstrap_threads",

@@ -331,6 +331,18 @@ SHARDQ_API void shardq_context_set_tap(shardq_context *context,
                                        shardq_tap_callback callback,
                                        void *user);
 
+/* Called in front of each kernel that the context enqueues, with the kernel's
+ * name, on the thread that runs the generated code: what the callback enqueues
+ * on the call's stream, an event say, stands between two kernels. Must not
+ * throw or call shardq_rt_* on the same context. */
+typedef void (*shardq_launch_callback)(void *user, const char *kernel);
+
+/* Registers the callback of a context; NULL removes it. Not while the context
+ * runs. `user` must outlive the registration. */
+SHARDQ_API void
+shardq_context_set_launch_callback(shardq_context *context,
+                                   shardq_launch_callback callback, void *user);
+
 /*===--- Entry points of generated code ----------------------------------===*/
 //
 // One thread per context at a time. After the first error on the communicator

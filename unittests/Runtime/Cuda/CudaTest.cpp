@@ -336,6 +336,36 @@ TEST_F(CudaAlone, ContextIsTheCallersAfterwards) {
   driver.setCurrent(nullptr);
 }
 
+TEST_F(CudaAlone, LaunchCallbackComesBeforeEachKernel) {
+  create();
+  CudaRank rank(comm, plan);
+  struct Seen {
+    CudaRank &rank;
+    std::vector<std::string> names;
+    std::vector<uint64_t> rounds;
+  } seen{rank, {}, {}};
+  shardq_context_set_launch_callback(
+      context,
+      [](void *user, const char *kernel) {
+        Seen &seen = *static_cast<Seen *>(user);
+        seen.names.emplace_back(kernel);
+        seen.rounds.push_back(seen.rank.countRounds());
+      },
+      &seen);
+  rank.exchange(0);
+  EXPECT_EQ(seen.names,
+            (std::vector<std::string>{
+                "shardq_test_counts", "shardq_test_push", "shardq_test_signal",
+                "shardq_test_wait", "shardq_test_verify", "shardq_test_next"}));
+  // The last kernel counts the rounds, and had not run.
+  EXPECT_EQ(seen.rounds.back(), 0u);
+  EXPECT_EQ(rank.countRounds(), 1u);
+  shardq_context_set_launch_callback(context, nullptr, nullptr);
+  rank.exchange(0);
+  EXPECT_EQ(seen.names.size(), 6u);
+  EXPECT_EQ(rank.countWrong(), 0u);
+}
+
 TEST_F(CudaAlone, TapCopiesToTheHost) {
   create();
   CudaRank rank(comm, plan);

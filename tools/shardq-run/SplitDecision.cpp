@@ -1,0 +1,79 @@
+//===- SplitDecision.cpp - What a program does with a step ----------------===//
+
+#include "SplitDecision.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "shardq/split.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+static const char *describeGate(shardq_gate gate) {
+  switch (gate) {
+  case SHARDQ_GATE_OPEN:
+    return "open";
+  case SHARDQ_GATE_FEW_TOKENS:
+    return "closed: fewer prefill tokens than min-tokens";
+  case SHARDQ_GATE_SHORT_SEQUENCES:
+    return "closed: no prefill sequence is longer than top-k";
+  case SHARDQ_GATE_PADDING:
+    return "closed: padding among the prefill tokens";
+  case SHARDQ_GATE_EMPTY_RANK:
+    return "closed: a rank would own no token";
+  case SHARDQ_GATE_CAPACITY:
+    return "closed: the step does not fit the exchange buffers";
+  }
+  return "closed";
+}
+
+SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
+                               const CompileOptions &options) {
+  SplitDecision decision;
+  SplitGateOp gate;
+  ZigzagSplitOp split;
+  int64_t gates = 0;
+  rewritten.walk([&](Operation *op) {
+    if (auto found = dyn_cast<SplitGateOp>(op)) {
+      ++gates;
+      gate = gate ? gate : found;
+    }
+    if (auto found = dyn_cast<ZigzagSplitOp>(op); found && !split)
+      split = found;
+    // Index ops that run on all rows either way have taps outside a branch.
+    auto tap = dyn_cast<TapOp>(op);
+    auto branch = tap ? tap->getParentOfType<scf::IfOp>() : scf::IfOp();
+    if (branch && branch.getCondition().getDefiningOp<SplitGateOp>())
+      decision.gatedTaps.insert(tap.getName());
+  });
+  // Which of several gates a tap obeys is not told here; its values are
+  // compared all the same.
+  if (gates > 1)
+    decision.gatedTaps.clear();
+  if (!split)
+    return decision;
+  MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
+  if (!mesh)
+    return decision;
+  decision.axis = mesh.axis;
+  int64_t ranks = mesh.axis.getSize();
+  std::vector<int32_t> start = step.getQueryStart(), lens = step.getSeqLens();
+  decision.ids.resize(step.getNumRows());
+  decision.offsets.resize(ranks + 1);
+  shardq_zigzag_split(start.data(), step.getNumRequests(), step.getDecodeRows(),
+                      step.getNumRows(), ranks, decision.ids.data(),
+                      decision.offsets.data());
+  if (!gate)
+    return decision;
+  decision.hasGate = true;
+  // The capacities that --shardq-plan-workspace will give the gate.
+  int64_t maxRankRows =
+      llvm::divideCeil(options.maxTokens, ranks) + 2 * options.maxRequests;
+  shardq_gate result = shardq_split_gate(
+      decision.offsets.data(), ranks, start.data(), lens.data(),
+      step.getNumRequests(), step.getDecodeRows(), step.getNumRows(),
+      gate.getMinTokens(), gate.getTopk(), maxRankRows, options.maxTokens);
+  decision.open = result == SHARDQ_GATE_OPEN;
+  decision.text = describeGate(result);
+  return decision;
+}

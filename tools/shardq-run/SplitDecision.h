@@ -1,0 +1,29 @@
+//===- SplitDecision.h - What a program does with a step --------*- C++ -*-===//
+
+#ifndef SHARDQ_RUN_SPLITDECISION_H
+#define SHARDQ_RUN_SPLITDECISION_H
+
+#include "Program.h"
+#include "Step.h"
+#include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mlir::shardq::run {
+
+/// How a rewritten program splits the step, and what its gate says.
+struct SplitDecision {
+  bool hasGate = false;
+  llvm::StringSet<> gatedTaps; // names of taps that stand under it
+  bool open = false;
+  std::string text = "none: nothing was rewritten";
+  /// Of the first split of the program; none without one.
+  AxisAttr axis;
+  std::vector<int32_t> ids, offsets;
+};
+
+SplitDecision decideSplit(ModuleOp rewritten, const Step &step,
+                          const CompileOptions &options);
+
+} // namespace mlir::shardq::run
+
+#endif // SHARDQ_RUN_SPLITDECISION_H
