@@ -14,6 +14,7 @@
 #include "shardq/Conversion/Passes.h"
 #include "shardq/Target/Passes.h"
 #include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -65,6 +66,16 @@ static void addHostPasses(OpPassManager &manager) {
   manager.addPass(createReconcileUnrealizedCastsPass());
 }
 
+/// Shared memory that a block may have: the tables of compute capabilities in
+/// the CUDA programming guide.
+static int64_t getSharedBytes(llvm::StringRef arch) {
+  int64_t kilobytes = llvm::StringSwitch<int64_t>(arch.rtrim("af"))
+                          .Cases({"sm_80", "sm_87"}, 163)
+                          .Cases({"sm_86", "sm_89", "sm_120", "sm_121"}, 99)
+                          .Default(227);
+  return kilobytes * 1024;
+}
+
 void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
                                             const ShardQToCPUOptions &options) {
   addBufferPasses(manager, options);
@@ -93,6 +104,7 @@ void mlir::shardq::buildShardQToNVVMPipeline(
   // Host code and kernels part.
   ConvertShardQToGPUOptions gpu;
   gpu.scratchBytes = options.scratchBytes;
+  gpu.sharedBytes = getSharedBytes(options.arch);
   manager.addPass(createConvertShardQToGPU(gpu));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

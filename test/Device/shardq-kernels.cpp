@@ -41,6 +41,8 @@ static cl::opt<std::string> chip("chip", cl::init("sm_90"),
                                  cl::desc("Target chip"));
 static cl::opt<std::string> features("features", cl::init("+ptx83"),
                                      cl::desc("Target features"));
+static cl::opt<int64_t> sharedBytes("shared-bytes", cl::init(227 * 1024),
+                                    cl::desc("Shared memory of a block"));
 static cl::opt<bool> dumpIR("dump-ir", cl::desc("Print modules as built"));
 
 namespace {
@@ -149,11 +151,11 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   SmallVector<Type> types(op->getOperandTypes());
   Type index = IndexType::get(context);
   if (auto attention = dyn_cast<SparseMlaOp>(op)) {
-    if (failed(verifySparseMlaKernel(attention)))
+    if (failed(verifySparseMlaKernel(attention, sharedBytes)))
       return failure();
-    return writeKernel(name, types, getSparseMlaShape(attention),
+    return writeKernel(name, types, getSparseMlaShape(attention, sharedBytes),
                        [&](KernelBuilder &b, ValueRange args) {
-                         emitSparseMlaKernel(b, attention, args);
+                         emitSparseMlaKernel(b, attention, args, sharedBytes);
                        });
   }
   if (auto indexer = dyn_cast<IndexerOp>(op)) {

@@ -51,7 +51,9 @@ def ConvertShardQToGPU : Pass<"convert-shardq-to-gpu", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect", "::mlir::shardq::ShardQDialect", "::mlir::vector::VectorDialect"];
   let options = [
     Option<"scratchBytes", "scratch-bytes", "int64_t", /*default=*/"int64_t(1) << 28",
-           "Memory for indexer scores: more rows than fit are scored in turns">];
+           "Memory for indexer scores: more rows than fit are scored in turns">,
+    Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"227 * 1024",
+           "Shared memory that a block of the card may have">];
 }
 
 def ShareKernels : Pass<"shardq-share-kernels", "::mlir::ModuleOp"> {

@@ -32,8 +32,8 @@ static constexpr int64_t kMaxBlocks = 32;
 /// Registers of a thread that may hold the query.
 static constexpr int64_t kMaxQueryRegisters = 40;
 static constexpr int64_t kMaxStages = 3;
-/// What two blocks of a multiprocessor, or one, can have.
-static constexpr int64_t kHalfShared = 113 * 1024, kFullShared = 226 * 1024;
+/// Shared memory that each block takes besides its own.
+static constexpr int64_t kReservedShared = 1024;
 /// Lanes that gather one key together.
 static constexpr int64_t kLanesPerKey = kThreads / kKeys;
 
@@ -117,9 +117,15 @@ private:
 
 } // namespace
 
+/// What each of two blocks on one multiprocessor can have, where one alone can
+/// have `sharedBytes`.
+static int64_t getHalf(int64_t sharedBytes) {
+  return (sharedBytes + kReservedShared) / 2 - kReservedShared;
+}
+
 /// The widths that fit, or nothing.
 static std::optional<Plan> makePlan(int64_t heads, int64_t queryDim,
-                                    int64_t valueDim) {
+                                    int64_t valueDim, int64_t sharedBytes) {
   Plan plan;
   plan.steps = llvm::divideCeil(queryDim, kTile);
   plan.columns = llvm::alignTo(llvm::divideCeil(valueDim, kWarps), 16);
@@ -160,8 +166,8 @@ static std::optional<Plan> makePlan(int64_t heads, int64_t queryDim,
                                            : place(plan.heads() * plan.pitch);
       plan.bytes = next;
       // Few heads: two blocks hide each other's waiting.
-      int64_t limit =
-          plan.tiles == 1 && plan.stages > 2 ? kHalfShared : kFullShared;
+      int64_t limit = plan.tiles == 1 && plan.stages > 2 ? getHalf(sharedBytes)
+                                                         : sharedBytes;
       if (plan.bytes <= limit)
         return plan;
     }
@@ -169,8 +175,9 @@ static std::optional<Plan> makePlan(int64_t heads, int64_t queryDim,
   return std::nullopt;
 }
 
-static std::optional<Plan> makePlan(SparseMlaOp op) {
-  return makePlan(op.getNumHeads(), op.getQueryDim(), op.getValueDim());
+static std::optional<Plan> makePlan(SparseMlaOp op, int64_t sharedBytes) {
+  return makePlan(op.getNumHeads(), op.getQueryDim(), op.getValueDim(),
+                  sharedBytes);
 }
 
 AttentionKernel::AttentionKernel(KernelBuilder &b, SparseMlaOp op,
@@ -773,31 +780,36 @@ void AttentionKernel::emit() {
                [&](Value task) { emitRow(task); });
 }
 
-LogicalResult mlir::shardq::verifySparseMlaKernel(SparseMlaOp op) {
+LogicalResult mlir::shardq::verifySparseMlaKernel(SparseMlaOp op,
+                                                  int64_t sharedBytes) {
   Type element = cast<ShapedType>(op.getKv().getType()).getElementType();
   if (!element.isBF16() && !element.isF16())
     return op.emitOpError("has 'kv' of ")
            << element << ", expected bf16 or f16 for a GPU";
-  if (!makePlan(op))
+  if (!makePlan(op, sharedBytes))
     return op.emitOpError("has a query of ")
            << op.getQueryDim() << " and values of " << op.getValueDim()
-           << " elements, expected widths of which 32 keys fit into a block's "
-              "shared memory twice and 16 heads into its registers";
+           << " elements, expected widths of which 32 keys fit twice into the "
+           << sharedBytes
+           << " bytes of a block's shared memory and 16 heads into its "
+              "registers";
   return success();
 }
 
-KernelShape mlir::shardq::getSparseMlaShape(SparseMlaOp op) {
-  Plan plan = *makePlan(op);
+KernelShape mlir::shardq::getSparseMlaShape(SparseMlaOp op,
+                                            int64_t sharedBytes) {
+  Plan plan = *makePlan(op, sharedBytes);
   KernelShape shape;
   shape.threads = kThreads;
   shape.blocksPerRow = plan.headBlocks;
   shape.dynamicShared = plan.bytes;
-  shape.residentBlocks = plan.tiles == 1 && plan.bytes <= kHalfShared ? 2 : 1;
+  shape.residentBlocks =
+      plan.tiles == 1 && plan.bytes <= getHalf(sharedBytes) ? 2 : 1;
   return shape;
 }
 
 void mlir::shardq::emitSparseMlaKernel(KernelBuilder &b, SparseMlaOp op,
-                                       ValueRange args) {
-  Plan plan = *makePlan(op);
+                                       ValueRange args, int64_t sharedBytes) {
+  Plan plan = *makePlan(op, sharedBytes);
   AttentionKernel(b, op, args, plan).emit();
 }

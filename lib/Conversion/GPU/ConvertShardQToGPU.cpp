@@ -63,9 +63,10 @@ private:
 class FunctionLowering {
 public:
   FunctionLowering(func::FuncOp function, int64_t scratchBytes,
-                   KernelNames &names)
-      : function(function), scratchBytes(scratchBytes), names(names),
-        context(function.getContext()) {}
+                   int64_t sharedBytes, KernelNames &names)
+      : function(function), scratchBytes(scratchBytes),
+        sharedBytes(sharedBytes), names(names), context(function.getContext()) {
+  }
 
   LogicalResult run();
 
@@ -89,10 +90,11 @@ private:
               ValueRange operands, Value predicate, Emit emit);
   FailureOr<Value> getRows(Operation *op);
   LogicalResult verifyFresh(Operation *op, Value predicate);
+  LogicalResult verifyShape(Operation *op, const KernelShape &shape);
   LogicalResult verifyHostOnly();
 
   func::FuncOp function;
-  int64_t scratchBytes;
+  int64_t scratchBytes, sharedBytes;
   KernelNames &names;
   MLIRContext *context;
   DeviceValues values;
@@ -474,8 +476,20 @@ void FunctionLowering::launch(Operation *op, Twine name,
   }
 }
 
+/// A block of the card has to hold what a kernel keeps in shared memory.
+LogicalResult FunctionLowering::verifyShape(Operation *op,
+                                            const KernelShape &shape) {
+  if (shape.dynamicShared <= sharedBytes)
+    return success();
+  return op->emitOpError("has a kernel that needs ")
+         << shape.dynamicShared << " bytes of shared memory in a block, where "
+         << sharedBytes << " are to be had";
+}
+
 LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
   if (failed(verifyIndexerKernel(op)) ||
+      failed(verifyShape(op, getIndexerScoresShape(op))) ||
+      failed(verifyShape(op, getTopKShape(op.getK()))) ||
       failed(makeRowsDense(op, {op.getQ(), op.getKeys()})))
     return failure();
   FailureOr<Value> rows = getRows(op);
@@ -527,7 +541,8 @@ LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
 }
 
 LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
-  if (failed(makeRowsDense(op, op.getScores())))
+  if (failed(verifyShape(op, getTopKShape(op.getK()))) ||
+      failed(makeRowsDense(op, op.getScores())))
     return failure();
   FailureOr<Value> rows = getRows(op);
   if (failed(rows))
@@ -732,15 +747,15 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   OpBuilder b(op);
   SmallVector<Value> operands(op->getOperands());
   if (auto attention = dyn_cast<SparseMlaOp>(op)) {
-    if (failed(verifySparseMlaKernel(attention)))
+    if (failed(verifySparseMlaKernel(attention, sharedBytes)))
       return failure();
     takeOwnSink(b, attention, operands);
     FailureOr<Value> rows = getRows(op);
     if (failed(rows))
       return failure();
-    launch(op, getKernelName(op), getSparseMlaShape(attention), *rows, operands,
-           predicate, [&](KernelBuilder &k, ValueRange args) {
-             emitSparseMlaKernel(k, attention, args);
+    launch(op, getKernelName(op), getSparseMlaShape(attention, sharedBytes),
+           *rows, operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+             emitSparseMlaKernel(k, attention, args, sharedBytes);
            });
     lowered.push_back(op);
     return success();
@@ -862,7 +877,8 @@ void ConvertShardQToGPUPass::runOnOperation() {
        llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     if (function.isExternal())
       continue;
-    if (failed(FunctionLowering(function, scratchBytes, names).run()))
+    if (failed(
+            FunctionLowering(function, scratchBytes, sharedBytes, names).run()))
       return signalPassFailure();
   }
   names.note();

@@ -41,12 +41,14 @@ Value getCommonRows(KernelBuilder &b, RowWiseOpInterface op, ValueRange args);
 
 //===--- Attention, indexer, top-k ----------------------------------------===//
 
-/// Fail with a diagnostic where an op's types have no kernel.
-LogicalResult verifySparseMlaKernel(SparseMlaOp op);
+/// Fail with a diagnostic where an op's types have no kernel. `sharedBytes` is
+/// the dynamic shared memory that a block of the card may have.
+LogicalResult verifySparseMlaKernel(SparseMlaOp op, int64_t sharedBytes);
 LogicalResult verifyIndexerKernel(IndexerOp op);
 
-KernelShape getSparseMlaShape(SparseMlaOp op);
-void emitSparseMlaKernel(KernelBuilder &b, SparseMlaOp op, ValueRange args);
+KernelShape getSparseMlaShape(SparseMlaOp op, int64_t sharedBytes);
+void emitSparseMlaKernel(KernelBuilder &b, SparseMlaOp op, ValueRange args,
+                         int64_t sharedBytes);
 
 /// scores[r, s] for rows `firstRow + r`, `0 <= r < dim(scores, 0)`, as long as
 /// the op has such a row, and positions s below min(visible, dim(scores, 1)).
