@@ -599,6 +599,13 @@ if wanted graph; then
       check "graph-tokens-$name" 180 ranks 2 "$tp2" --step="$examples/steps/small-$name.json" \
         --shard-q-tokens --graph --repeat=$repeat
     done
+    # One graph for steps of equal sizes: other inputs, counts and gate decisions.
+    step turns-mixed 1,1,47 4000,4000,3954
+    step turns-prefill 47,1,1 3954,4000,4000
+    echo '{"query_lens": [10, 10, 20], "context_lens": [3991, 3991, 3981], "block_size": 64, "padding_rows": 9}' \
+      >"$programs/turns-closed.json"
+    check graph-turns 240 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
+      --next-step="$programs/turns-closed.json" --shard-q-tokens --graph --repeat=$((gpus > 1 ? 10000 : 60))
     check graph-heads-mixed 180 ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --graph --repeat=$repeat
   fi
 fi

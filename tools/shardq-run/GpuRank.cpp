@@ -22,8 +22,6 @@ llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
     if (!address)
       return address.takeError();
     value.address = *address;
-    if (llvm::Error error = gpu.upload(value.address, local))
-      return error;
     arguments.push_back(std::move(value));
   }
   for (auto [i, type] : llvm::enumerate(program.getResultTypes())) {
@@ -49,6 +47,16 @@ llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
       return address.takeError();
     value.address = *address;
     results.push_back(std::move(value));
+  }
+  return upload(locals);
+}
+
+llvm::Error GpuRank::upload(ArrayRef<Array> locals) {
+  for (auto [argument, local] : llvm::zip_equal(arguments, locals)) {
+    // Numbers are read from the array.
+    argument.array = local;
+    if (llvm::Error error = gpu.upload(argument.address, local))
+      return error;
   }
   return llvm::Error::success();
 }

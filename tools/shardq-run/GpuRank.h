@@ -21,12 +21,15 @@ struct BenchTimes {
   std::vector<KernelTimes> kernels;
 };
 
-/// Arguments are uploaded once, results are poisoned before each run.
+/// Results are poisoned before each run.
 class GpuRank {
 public:
   GpuRank(const Program &program, Gpu &gpu) : program(program), gpu(gpu) {}
 
+  /// Takes device memory for arguments like these, and for results.
   llvm::Error prepare(ArrayRef<Array> locals, int64_t numRows);
+  /// The arguments of the runs from now on, of the same shapes.
+  llvm::Error upload(ArrayRef<Array> locals);
   llvm::Error run(shardq_context *context, std::vector<Array> &outputs,
                   bool replay);
   llvm::Error capture(shardq_context *context);

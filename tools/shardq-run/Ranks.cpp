@@ -66,18 +66,18 @@ static std::string compareRuns(ArrayRef<Array> first, ArrayRef<Array> now,
     if (a.shape != b.shape ||
         std::memcmp(a.data.get(), b.data.get(), a.getNumBytes()) != 0)
       return "result " + std::to_string(i) + " of run " + std::to_string(run) +
-             " (slot " + std::to_string(slot) + ") differs from run 0";
+             " (slot " + std::to_string(slot) +
+             ") differs from the first with this step";
   return "";
 }
 
 /// For what the runtime has to say about an error.
 static constexpr size_t kMessageBytes = 1024;
 
-/// Everything that a rank does; the return value is why it failed.
-static std::string runRank(const Program &program, const Signature &signature,
-                           ArrayRef<Array> arguments, int64_t rank,
-                           int64_t numRanks, StringRef directory,
-                           const RunOptions &options, RankOutcome &outcome) {
+/// This rank's blocks of the arguments.
+static llvm::Expected<std::vector<Array>> takeBlocks(const Signature &signature,
+                                                     ArrayRef<Array> arguments,
+                                                     int64_t rank) {
   std::vector<Array> locals;
   for (auto [argument, array] :
        llvm::zip_equal(signature.arguments, arguments)) {
@@ -85,8 +85,23 @@ static std::string runRank(const Program &program, const Signature &signature,
         array, argument.split, argument.splitAxis,
         argument.split ? signature.getBlock(argument.splitAxis, rank) : 0);
     if (!local)
-      return llvm::toString(local.takeError());
+      return local.takeError();
     locals.push_back(std::move(*local));
+  }
+  return locals;
+}
+
+/// Everything that a rank does; the return value is why it failed.
+static std::string runRank(const Program &program, const Signature &signature,
+                           ArrayRef<std::vector<Array>> turns, int64_t rank,
+                           int64_t numRanks, StringRef directory,
+                           const RunOptions &options, RankOutcome &outcome) {
+  std::vector<std::vector<Array>> locals;
+  for (const std::vector<Array> &arguments : turns) {
+    auto blocks = takeBlocks(signature, arguments, rank);
+    if (!blocks)
+      return llvm::toString(blocks.takeError());
+    locals.push_back(std::move(*blocks));
   }
 
   char message[kMessageBytes] = "";
@@ -116,7 +131,7 @@ static std::string runRank(const Program &program, const Signature &signature,
       return llvm::toString(opened.takeError());
     gpu = std::move(*opened);
     onGpu.emplace(program, *gpu);
-    if (llvm::Error error = onGpu->prepare(locals, options.numRows))
+    if (llvm::Error error = onGpu->prepare(locals.front(), options.numRows))
       return llvm::toString(std::move(error));
   }
   shardq_comm *comm = nullptr;
@@ -136,7 +151,14 @@ static std::string runRank(const Program &program, const Signature &signature,
   auto start = Clock::now();
   int64_t slots = program.getPlan()->slots;
   bool captured = false;
+  // The first run of a turn says what its others have to give.
+  int64_t numTurns = int64_t(turns.size());
+  std::vector<std::vector<Array>> expected(numTurns);
   auto runOnce = [&](int64_t i) -> std::string {
+    int64_t turn = i % numTurns;
+    if (onGpu && numTurns > 1)
+      if (llvm::Error error = onGpu->upload(locals[turn]))
+        return llvm::toString(std::move(error));
     shardq_context *context = shardq_comm_context(comm, int32_t(i % slots));
     if (options.recordTaps)
       shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
@@ -144,20 +166,21 @@ static std::string runRank(const Program &program, const Signature &signature,
     std::vector<Array> results;
     llvm::Error error = onGpu
                             ? onGpu->run(context, results, /*replay=*/captured)
-                            : program.call(context, locals, results);
+                            : program.call(context, locals[turn], results);
     if (error)
       return llvm::toString(std::move(error));
     char text[kMessageBytes];
     shardq_status after = shardq_context_status(context, text, sizeof(text));
     if (after != SHARDQ_OK)
       return std::string(shardq_status_name(after)) + ": " + text;
-    if (i != 0)
-      return compareRuns(outcome.results, results, i, i % slots);
-    outcome.results = std::move(results);
+    if (i >= numTurns)
+      return compareRuns(expected[turn], results, i, i % slots);
+    expected[turn] = std::move(results);
     return "";
   };
-  // The first run says what the others have to give.
-  std::string failure = runOnce(0);
+  std::string failure;
+  for (int64_t i = 0; i < numTurns && failure.empty(); ++i)
+    failure = runOnce(i);
   if (onGpu && (options.graph || options.benchReplays) && failure.empty()) {
     // Observers read back, which no captured stream can.
     shardq_context_set_tap(shardq_comm_context(comm, 0), nullptr, nullptr);
@@ -177,9 +200,10 @@ static std::string runRank(const Program &program, const Signature &signature,
     threads.reserve(slots);
     for (int64_t slot = 0; slot < slots; ++slot)
       threads.emplace_back([&, slot] {
-        for (int64_t i = slot ? slot : slots;
-             i < options.repeat && failures[slot].empty(); i += slots)
-          failures[slot] = runOnce(i);
+        for (int64_t i = slot; i < options.repeat && failures[slot].empty();
+             i += slots)
+          if (i >= numTurns)
+            failures[slot] = runOnce(i);
       });
     for (std::thread &thread : threads)
       thread.join();
@@ -187,9 +211,10 @@ static std::string runRank(const Program &program, const Signature &signature,
       if (failure.empty())
         failure = of;
   } else {
-    for (int64_t i = 1; i < options.repeat && failure.empty(); ++i)
+    for (int64_t i = numTurns; i < options.repeat && failure.empty(); ++i)
       failure = runOnce(i);
   }
+  outcome.results = std::move(expected.front());
   outcome.seconds = getSecondsSince(start);
   // A rank that failed by itself tells the others, which would wait for it.
   if (!failure.empty())
@@ -324,7 +349,7 @@ private:
 
 [[noreturn]] static void becomeRank(const Program &program,
                                     const Signature &signature,
-                                    ArrayRef<Array> arguments, int64_t rank,
+                                    ArrayRef<std::vector<Array>> turns, int64_t rank,
                                     int64_t numRanks, StringRef directory,
                                     const RunOptions &options, int descriptor) {
   // No rank outlives the tool, and a crash is the parent's to report: without
@@ -337,7 +362,7 @@ private:
   rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   RankOutcome outcome;
-  outcome.message = runRank(program, signature, arguments, rank, numRanks,
+  outcome.message = runRank(program, signature, turns, rank, numRanks,
                             directory, options, outcome);
   outcome.ok = outcome.message.empty();
   send(descriptor, outcome);
@@ -347,7 +372,7 @@ private:
 
 llvm::Expected<RunOutcome>
 run::runRanks(const Program &program, const Signature &signature,
-              ArrayRef<Array> arguments, int64_t numRanks,
+              ArrayRef<std::vector<Array>> turns, int64_t numRanks,
               const RunOptions &options, Progress &progress) {
   // Before the directory, so that it outlives its removal.
   InterruptGuard interrupts;
@@ -380,7 +405,7 @@ run::runRanks(const Program &program, const Signature &signature,
     }
     pid_t process = fork();
     if (process == 0)
-      becomeRank(program, signature, arguments, rank, numRanks, directory,
+      becomeRank(program, signature, turns, rank, numRanks, directory,
                  options, descriptors[rank]);
     if (process < 0)
       failure = std::string("fork: ") + std::strerror(errno);

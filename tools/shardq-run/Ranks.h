@@ -55,10 +55,11 @@ struct RunOutcome {
 };
 
 /// Forks one process per rank and waits for all, at most the timeout; what runs
-/// then is killed. An error only where the run could not begin.
+/// then is killed. Runs take turns with the sets of arguments, of equal shapes;
+/// results are those of the first. An error only where the run could not begin.
 llvm::Expected<RunOutcome> runRanks(const Program &program,
                                     const Signature &signature,
-                                    llvm::ArrayRef<Array> arguments,
+                                    llvm::ArrayRef<std::vector<Array>> turns,
                                     int64_t numRanks, const RunOptions &options,
                                     Progress &progress);
 

@@ -379,8 +379,8 @@ runProgram(ModuleOp module, const Signature &signature, const Inputs &inputs,
   if (!program)
     return program.takeError();
   progress.begin(std::string("running the ") + what);
-  auto outcome = runRanks(**program, signature, inputs.arrays, options.numRanks,
-                          options.run, progress);
+  auto outcome = runRanks(**program, signature, {inputs.arrays},
+                          options.numRanks, options.run, progress);
   if (!outcome)
     return outcome.takeError();
   for (auto [rank, one] : llvm::enumerate(outcome->ranks))

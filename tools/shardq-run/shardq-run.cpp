@@ -15,6 +15,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include <csignal>
+#include <cstring>
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -79,6 +80,10 @@ struct Flags {
   cl::opt<std::string> step{"step", cl::value_desc("STEP.json"),
                             cl::cat(category),
                             cl::desc("The requests of the step")};
+  cl::list<std::string> nextSteps{
+      "next-step", cl::value_desc("STEP.json"), cl::cat(category),
+      cl::desc("With --repeat: another step of the same sizes; runs take "
+               "turns, each with random inputs of its own")};
   cl::list<std::string> inputs{
       "input", cl::value_desc("NAME=FILE.npy"), cl::cat(category),
       cl::desc("Global array of an argument, by its name or number")};
@@ -154,9 +159,37 @@ static llvm::Error writeResults(StringRef directory, ArrayRef<Array> results) {
   return llvm::Error::success();
 }
 
+/// The inputs of another step, which has to fit into the buffers of the first.
+static llvm::Expected<Inputs> makeNextInputs(const Signature &signature,
+                                             const Inputs &first,
+                                             InputOptions options,
+                                             const std::string &path) {
+  auto step = readStep(path);
+  if (!step)
+    return step.takeError();
+  options.step = std::move(*step);
+  auto next = makeInputs(signature, options);
+  if (!next)
+    return next.takeError();
+  for (auto [i, before, now] : llvm::enumerate(first.arrays, next->arrays)) {
+    // A captured graph holds numbers as they were.
+    bool isNumber = !isa<ShapedType>(signature.arguments[i].type);
+    if (before.shape != now.shape)
+      return makeError("--next-step=" + path + ": argument " + llvm::Twine(i) +
+                       " is " + describe(now) + ", in the first step " +
+                       describe(before));
+    if (isNumber && std::memcmp(before.data.get(), now.data.get(),
+                                before.getNumBytes()) != 0)
+      return makeError("--next-step=" + path + ": argument " + llvm::Twine(i) +
+                       " is a number, and not that of the first step");
+  }
+  return next;
+}
+
 static int runPlain(ModuleOp module, const Signature &signature,
-                    const Inputs &inputs, const VerifyOptions &options,
+                    ArrayRef<Inputs> turns, const VerifyOptions &options,
                     const Flags &flags, Progress &progress) {
+  const Inputs &inputs = turns.front();
   std::string entry = func::FuncOp(signature.entry).getName().str();
   if (!options.pipeline.empty())
     if (llvm::Error error = runPipeline(module, options.pipeline))
@@ -166,7 +199,10 @@ static int runPlain(ModuleOp module, const Signature &signature,
   if (!program)
     return reportBadInput(program.takeError());
   progress.begin("running");
-  auto outcome = runRanks(**program, signature, inputs.arrays, options.numRanks,
+  std::vector<std::vector<Array>> arguments;
+  for (const Inputs &turn : turns)
+    arguments.push_back(turn.arrays);
+  auto outcome = runRanks(**program, signature, arguments, options.numRanks,
                           options.run, progress);
   if (!outcome)
     return reportBadInput(outcome.takeError());
@@ -242,6 +278,13 @@ static int runTool(const Flags &flags) {
       (flags.graph || flags.bench || flags.ranksPerGpu != 1))
     return reportBadInput(
         "--graph, --bench and --ranks-per-gpu need --target=cuda");
+  if (flags.verify && !flags.nextSteps.empty())
+    return reportBadInput("give --next-step or --verify, not both");
+  if (flags.repeat <= int64_t(flags.nextSteps.size()) &&
+      !flags.nextSteps.empty())
+    return reportBadInput("--repeat=" + llvm::Twine(int64_t(flags.repeat)) +
+                          ", but there are " +
+                          llvm::Twine(flags.nextSteps.size() + 1) + " steps");
   if (flags.graph && flags.repeat < 2)
     return reportBadInput("--graph needs --repeat: the first run is eager");
   if (flags.target == Target::CUDA && flags.concurrent)
@@ -299,31 +342,42 @@ static int runTool(const Flags &flags) {
   if (!inputs)
     return reportBadInput(inputs.takeError());
 
+  std::vector<Inputs> turns{std::move(*inputs)};
+  for (const std::string &path : flags.nextSteps) {
+    ++inputOptions.seed;
+    auto next = makeNextInputs(*signature, turns.front(), inputOptions, path);
+    if (!next)
+      return reportBadInput(next.takeError());
+    turns.push_back(std::move(*next));
+  }
+  const Step &step = turns.front().step;
+
   VerifyOptions options;
   options.numRanks = ranks;
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
     options.pipeline = getDefaultPipeline(signature->entry, flags.minTokens);
-  options.compile.maxTokens =
-      flags.maxTokens ? int64_t(flags.maxTokens)
-                      : std::max<int64_t>(inputs->step.getNumRows(), 1);
+  options.compile.maxTokens = flags.maxTokens
+                                  ? int64_t(flags.maxTokens)
+                                  : std::max<int64_t>(step.getNumRows(), 1);
   options.compile.maxRequests =
       flags.maxRequests ? int64_t(flags.maxRequests)
-                        : std::max<int64_t>(inputs->step.getNumRequests(), 1);
+                        : std::max<int64_t>(step.getNumRequests(), 1);
   options.compile.slots = flags.slots;
   options.compile.target = flags.target;
   options.compile.arch = flags.arch;
   options.run.ranksPerGpu = flags.ranksPerGpu;
   options.run.graph = flags.graph;
   options.run.benchReplays = flags.bench;
-  options.run.numRows = inputs->step.getNumRows();
+  options.run.numRows = step.getNumRows();
   options.run.timeoutSeconds = flags.timeout;
   options.run.repeat = flags.repeat;
   options.run.concurrent = flags.concurrent;
   Progress progress;
   if (flags.verify)
-    return runVerify(*module, *signature, *inputs, options, flags, progress);
-  return runPlain(*module, *signature, *inputs, options, flags, progress);
+    return runVerify(*module, *signature, turns.front(), options, flags,
+                     progress);
+  return runPlain(*module, *signature, turns, options, flags, progress);
 }
 
 int main(int argc, char **argv) {
