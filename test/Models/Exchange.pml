@@ -1,15 +1,17 @@
 /* Exchange.pml - rows, flags and reuse of buffers (runtime/protocol/Protocol.h)
  *
- * Every rank runs LAYERS layers of one exchange, or of two that alternate. What
- * a producer pushes into a consumer's buffer is modelled as one cell that holds
- * the number of the layer. A consumer reads its cells twice, since a kernel
- * reads for as long as it runs: both times they must be of its own layer.
+ * Every rank runs LAYERS layers of one exchange, or of two that alternate: q and
+ * out, or query gather and combine. What a producer pushes into a consumer's
+ * buffer is modelled as one cell that holds the exchange's epoch. A consumer
+ * reads its cells twice, since a kernel reads for as long as it runs: both times
+ * they must be of its own epoch.
  *
  * Memory is sequentially consistent, which release and acquire buy; NO_RELEASE
  * takes that away for the one order that matters.
  *
  *   RANKS, LAYERS   sizes
  *   LONE            one exchange instead of an alternating pair
+ *   FIRSTS          of the first exchange before each of the second (1)
  *   GENERATIONS     buffers per exchange, used in turn (1 or 2)
  *   FLAG_LINES      flags per exchange and producer, used in turn (2 as shipped)
  *   EMPTY           rank 0 has no rows: it pushes and reads nothing
@@ -32,6 +34,9 @@
 #ifndef FLAG_LINES
 #define FLAG_LINES 2
 #endif
+#ifndef FIRSTS
+#define FIRSTS 1
+#endif
 
 #define PAIRS (RANKS * RANKS)
 #define INDEX(exchange, copies, copy, consumer, producer) \
@@ -41,14 +46,14 @@ byte cells[2 * GENERATIONS * PAIRS];
 byte flags[2 * FLAG_LINES * PAIRS];
 
 #define CELL(exchange, consumer, producer) \
-  cells[INDEX(exchange, GENERATIONS, layer % GENERATIONS, consumer, producer)]
+  cells[INDEX(exchange, GENERATIONS, epoch % GENERATIONS, consumer, producer)]
 #define FLAG(exchange, consumer, producer) \
-  flags[INDEX(exchange, FLAG_LINES, layer % FLAG_LINES, consumer, producer)]
+  flags[INDEX(exchange, FLAG_LINES, epoch % FLAG_LINES, consumer, producer)]
 
 #ifdef EXACT
-#define ARRIVED(flag) ((flag) == layer)
+#define ARRIVED(flag) ((flag) == epoch)
 #else
-#define ARRIVED(flag) ((flag) >= layer)
+#define ARRIVED(flag) ((flag) >= epoch)
 #endif
 
 #ifdef EMPTY
@@ -63,12 +68,12 @@ inline pushAndSignal(exchange) {
   :: peer < RANKS ->
 #ifdef NO_RELEASE
      if
-     :: FLAG(exchange, peer, self) = layer; CELL(exchange, peer, self) = layer
-     :: CELL(exchange, peer, self) = layer; FLAG(exchange, peer, self) = layer
+     :: FLAG(exchange, peer, self) = epoch; CELL(exchange, peer, self) = epoch
+     :: CELL(exchange, peer, self) = epoch; FLAG(exchange, peer, self) = epoch
      fi;
 #else
-     CELL(exchange, peer, self) = layer;
-     FLAG(exchange, peer, self) = layer;
+     CELL(exchange, peer, self) = epoch;
+     FLAG(exchange, peer, self) = epoch;
 #endif
      peer++
   :: else -> break
@@ -89,7 +94,7 @@ inline readTwice(exchange) {
   :: pass < 2 ->
      peer = 0;
      do
-     :: peer < RANKS -> assert(CELL(exchange, self, peer) == layer); peer++
+     :: peer < RANKS -> assert(CELL(exchange, self, peer) == epoch); peer++
      :: else -> break
      od;
      pass++
@@ -100,18 +105,28 @@ inline readTwice(exchange) {
 active [RANKS] proctype rank() {
   byte self = _pid;
   byte layer = 1;
+  byte first;
+  byte epoch;
   byte peer;
   byte pass;
   do
   :: layer <= LAYERS ->
+     first = 0;
+     do
+     :: first < FIRSTS ->
+        epoch = (layer - 1) * FIRSTS + first + 1;
 #ifdef SILENT
-     if :: IS_EMPTY :: else -> pushAndSignal(0) fi;
+        if :: IS_EMPTY :: else -> pushAndSignal(0) fi;
 #else
-     pushAndSignal(0);
+        pushAndSignal(0);
 #endif
-     await(0);
-     if :: IS_EMPTY :: else -> readTwice(0) fi;
+        await(0);
+        if :: IS_EMPTY :: else -> readTwice(0) fi;
+        first++
+     :: else -> break
+     od;
 #ifndef LONE
+     epoch = layer;
 #ifdef SILENT
      if :: IS_EMPTY :: else -> pushAndSignal(1) fi;
 #else
