@@ -372,7 +372,7 @@ random_array() {
 # the result are not looked at. Bytes are random: NaNs of any kind too.
 round_trip() {
   local world=$1 heads=$2 dim=$3 type=$4 decodes=$5 name="w$1-h$2-$3-$4-d$5" i
-  local -A codes=([bf16]='<u2' [f16]='<f2' [f32]='<f4')
+  local -A codes=([bf16]='<u2' [f16]='<f2' [f32]='<f4' [f8E4M3FN]='|i1')
   local lengths=() contexts=() rows=0 bytes
   for ((i = 0; i != decodes; ++i)); do
     lengths+=(1)
@@ -393,7 +393,7 @@ round_trip() {
     echo "}"
   } >"$programs/$name.mlir"
 
-  bytes=$((world * heads * dim * (${codes[$type]#<?})))
+  bytes=$((world * heads * dim * (${codes[$type]#??})))
   random_array "$logs/data/$name.npy" "${codes[$type]}" "$rows, $((world * heads)), $dim" $((rows * bytes))
   ranks "$world" "$programs/$name.mlir" --step="$programs/$name.json" --input=q="$logs/data/$name.npy" \
     --output-dir="$logs/data/$name" --pipeline='builtin.module(one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},shardq-plan-workspace,shardq-verify-protocol)' ||
@@ -580,9 +580,9 @@ if wanted roundtrip; then
   i=0
   for count in 2 4 8; do
     for dim in 576 512; do
-      for type in bf16 f16 f32; do
+      for type in bf16 f16 f32 f8E4M3FN; do
         # Each number of heads and of decodes with each number of ranks.
-        h=${heads[i % 4]} d=${decodes[(i + i / 3) % 3]}
+        h=${heads[(i + i / 4) % 4]} d=${decodes[i % 3]}
         check "roundtrip-w$count-h$h-$dim-$type-d$d" 120 round_trip "$count" "$h" "$dim" "$type" "$d"
         i=$((i + 1))
       done

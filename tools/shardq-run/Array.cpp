@@ -18,6 +18,7 @@ using namespace mlir::shardq::run;
 unsigned run::getElementBytes(Element element) {
   switch (element) {
   case Element::I1:
+  case Element::I8:
     return 1;
   case Element::BF16:
   case Element::F16:
@@ -32,8 +33,8 @@ unsigned run::getElementBytes(Element element) {
 }
 
 StringRef run::getElementName(Element element) {
-  static constexpr StringLiteral names[] = {"bf16", "f16", "f32",
-                                            "i1",   "i32", "i64"};
+  static constexpr StringLiteral names[] = {"bf16", "f16", "f32", "i1",
+                                            "i8",   "i32", "i64"};
   return names[unsigned(element)];
 }
 
@@ -50,6 +51,8 @@ std::optional<Element> run::getElement(Type type) {
     return Element::F32;
   if (type.isInteger(1))
     return Element::I1;
+  if (type.isInteger(8) || isa<Float8E4M3FNType, Float8E5M2Type>(type))
+    return Element::I8;
   if (type.isInteger(32))
     return Element::I32;
   if (type.isInteger(64) || type.isIndex())
@@ -113,6 +116,8 @@ int64_t Array::getInt(int64_t i) const {
   switch (element) {
   case Element::I1:
     return as<uint8_t>()[i] & 1;
+  case Element::I8:
+    return as<int8_t>()[i];
   case Element::I32:
     return as<int32_t>()[i];
   case Element::I64:
@@ -142,6 +147,9 @@ void Array::setInt(int64_t i, int64_t value) {
   switch (element) {
   case Element::I1:
     as<uint8_t>()[i] = value & 1;
+    break;
+  case Element::I8:
+    as<int8_t>()[i] = int8_t(value);
     break;
   case Element::I32:
     as<int32_t>()[i] = int32_t(value);

@@ -13,8 +13,9 @@
 
 namespace mlir::shardq::run {
 
-/// What an array may hold. `index` values are kept as I64.
-enum class Element { BF16, F16, F32, I1, I32, I64 };
+/// What an array may hold. `index` values are kept as I64, 8-bit floats as I8:
+/// nobody computes with them here.
+enum class Element { BF16, F16, F32, I1, I8, I32, I64 };
 
 unsigned getElementBytes(Element element);
 llvm::StringRef getElementName(Element element);

@@ -117,12 +117,13 @@ static std::optional<Element> elementOfDescr(StringRef descr) {
       .Case("<i4", Element::I32)
       .Case("<i8", Element::I64)
       .Case("|b1", Element::I1)
+      .Cases({"|i1", "|u1"}, Element::I8)
       .Default(std::nullopt);
 }
 
 static StringRef descrOfElement(Element element) {
-  static constexpr StringLiteral descrs[] = {"<u2", "<f2", "<f4",
-                                             "|b1", "<i4", "<i8"};
+  static constexpr StringLiteral descrs[] = {"<u2", "<f2", "<f4", "|b1",
+                                             "|i1", "<i4", "<i8"};
   return descrs[unsigned(element)];
 }
 
@@ -155,7 +156,7 @@ llvm::Expected<Array> run::parseNpy(StringRef bytes) {
   if (!element)
     return makeError("element type '" + llvm::Twine(*header->descr) +
                      "' is not supported ('<f4', '<f2', '<u2' or '|V2' for "
-                     "bf16, '<i4', '<i8' and '|b1' are)");
+                     "bf16, '<i4', '<i8', '|i1', '|u1' and '|b1' are)");
   if (*header->fortranOrder && header->shape->size() > 1)
     return makeError("column-major (fortran_order) arrays are not supported");
 

@@ -126,9 +126,9 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     - `capacity`, in rows of the inbox, is not negative
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
-                       Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$sources,
+                       Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$sources,
                        MemRefRankOf<[I32], [1]>:$ids, MemRefRankOf<[I32], [1]>:$offsets,
-                       Index:$decodes, MemRefRankOf<[BF16, F16, F32], [2, 3]>:$inbox,
+                       Index:$decodes, MemRefRankOf<ShardQ_MovedElements, [2, 3]>:$inbox,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange, I64Attr:$capacity);
   let assemblyFormat = [{

@@ -162,10 +162,10 @@ def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
     - source and result have one element type and, behind dimension 0, one shape
     - `rows` and the result agree in rows
   }];
-  let arguments = (ins ShardQ_Shaped<[BF16, F16, F32, I32, I64], [1, 2, 3]>:$source,
+  let arguments = (ins ShardQ_Shaped<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>:$source,
                        ShardQ_IntVector:$rows,
-                       Variadic<MemRefRankOf<[BF16, F16, F32, I32, I64], [1, 2, 3]>>:$outs);
-  let results = (outs Variadic<TensorRankOf<[BF16, F16, F32, I32, I64], [1, 2, 3]>>:$results);
+                       Variadic<MemRefRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$outs);
+  let results = (outs Variadic<TensorRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$results);
   let assemblyFormat = [{
     $source `[` $rows `]` (`outs` `(` $outs^ `)`)? attr-dict
     `:` functional-type(operands, results)
@@ -219,18 +219,19 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
     **Constraints:**
     - the mesh exists and has the axis; `offsets` has one entry more than its size
     - there are one or two sources, one when `tokens_to_heads`; two are of rank 3
-    - sources, `after` and result have one element type and one rank
+    - sources, `after` and result have one element type and one rank; elements are bf16, f16, f32, i8, f8E4M3FN or
+      f8E5M2
     - heads of the token side are `W` times those of the head side
     - `after` stands with `tokens_to_heads` only and has the result's heads and dimension
     - heads and dimensions are static
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
-                       Variadic<ShardQ_Shaped<[BF16, F16, F32], [2, 3]>>:$sources,
+                       Variadic<ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>>:$sources,
                        ShardQ_IntVector:$ids, ShardQ_IntVector:$offsets, Index:$decodes,
-                       Optional<ShardQ_Shaped<[BF16, F16, F32], [2, 3]>>:$after,
-                       Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$outs,
+                       Optional<ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>>:$after,
+                       Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$outs,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis);
-  let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
+  let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [2, 3]>>:$results);
   let assemblyFormat = [{
     custom<Direction>($direction) `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`
     (`after` `(` $after^ `)`)? `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict

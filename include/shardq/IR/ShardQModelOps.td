@@ -322,7 +322,7 @@ def ShardQ_TapOp : ShardQ_Op<"tap", [
     - `count` has one entry, and goes with buffers
   }];
   let arguments = (ins StrAttr:$name,
-                       ShardQ_Shaped<[BF16, F16, F32, I32, I64], [1, 2, 3]>:$value,
+                       ShardQ_Shaped<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>:$value,
                        Optional<ShardQ_IntVector>:$rows,
                        Optional<MemRefRankOf<[I64], [1]>>:$count);
   let assemblyFormat = [{

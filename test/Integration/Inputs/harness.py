@@ -15,7 +15,8 @@ import numpy as np
 # Smallest subnormal and digits of each float type.
 SMALLEST = {"bf16": -133, "f16": -24, "f32": -149}
 DIGITS = {"bf16": 8, "f16": 11, "f32": 24}
-NUMPY = {"bf16": "<u2", "f16": "<f2", "f32": "<f4", "i32": "<i4", "i64": "<i8"}
+NUMPY = {"bf16": "<u2", "f16": "<f2", "f32": "<f4", "i32": "<i4", "i64": "<i8",
+         "i8": "|i1", "f8E4M3FN": "|i1", "f8E5M2": "|i1"}
 
 
 def round_to(element, values):
