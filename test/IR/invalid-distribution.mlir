@@ -394,7 +394,7 @@ func.func @f(%s0: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tensor<5xi32
 
 shardq.mesh @ranks ["tp" = 4]
 func.func @f(%s0: tensor<?x2x8xf64>, %ids: tensor<?xi32>, %offsets: tensor<5xi32>, %d: index) {
-  // expected-error @+1 {{operand #0 must be variadic of ranked tensor of bfloat16 type or 16-bit float or 32-bit float or 8-bit signless integer or f8E4M3FN type or f8E5M2 type values}}
+  // expected-error @+1 {{operand #0 must be variadic of 2D/3D tensor of bfloat16 type or 16-bit float or 32-bit float or 8-bit signless integer or f8E4M3FN type or f8E5M2 type values}}
   %0 = shardq.exchange heads_to_tokens(%s0) by(%ids, %offsets) decodes(%d) over @ranks "tp"
       : (tensor<?x2x8xf64>, tensor<?xi32>, tensor<5xi32>, index) -> tensor<?x8x8xf64>
   return
