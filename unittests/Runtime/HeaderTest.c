@@ -1,10 +1,13 @@
-/*===- HeaderTest.c - The public header is C -------------------------------===
+/*===- HeaderTest.c - The public headers are C -----------------------------===
  *
  * Compiled as C with pedantic warnings; ApiTest.cpp calls the function.
  */
 
+#include "shardq/chunks.h"
 #include "shardq/runtime.h"
+#include "shardq/split.h"
 #include "shardq/tensor.h"
+#include "shardq/views.h"
 
 int shardqHeaderTestAbi(void) {
   shardq_plan plan = {0};
