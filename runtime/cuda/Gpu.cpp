@@ -208,8 +208,11 @@ Gpu::~Gpu() {
         driver.unloadModule(checkModule);
       for (Address address : allocations)
         driver.free(address);
-      if (control)
-        driver.freeHost(control);
+      for (void *memory :
+           {static_cast<void *>(control), static_cast<void *>(marks),
+            static_cast<void *>(copies)})
+        if (memory)
+          driver.freeHost(memory);
       if (stream)
         driver.destroyStream(stream);
     }
@@ -266,6 +269,78 @@ Outcome Gpu::mapShared(std::shared_ptr<AddressRange> shared,
   return range->map(options.rank, heap, devices);
 }
 
+Outcome Gpu::mapAlone() {
+  Current current(driver, context);
+  CaptureGuard guard(driver);
+  heapFd.reset();
+  isAlone = true;
+  if (Outcome outcome = AddressRange::reserve(driver, layout.bytes, 1, range);
+      outcome.failed())
+    return outcome;
+  if (Outcome outcome = range->map(0, heap, {device}); outcome.failed())
+    return outcome;
+  return createAlone();
+}
+
+Outcome Gpu::createAlone() {
+  uint64_t pairs = static_cast<uint64_t>(layout.slots) *
+                   static_cast<uint64_t>(layout.channels);
+  // Plans without exchanges are allowed.
+  uint64_t blocks = std::max<uint64_t>(pairs, 1) * lineBlockBytes();
+  if (Result result = allocate(blocks, outgoing))
+    return driver.failed("cuMemAlloc", result);
+  if (Result result = driver.fill(outgoing, 0, blocks, stream))
+    return driver.failed("cuMemsetD8Async", result);
+  void *memory = nullptr;
+  size_t bytes = std::max<uint64_t>(pairs, 1) * sizeof(device::Mark);
+  if (Result result =
+          driver.allocateHost(&memory, bytes, kHostPortable | kHostMapped))
+    return driver.failed("cuMemHostAlloc", result);
+  std::memset(memory, 0, bytes);
+  marks = static_cast<device::Mark *>(memory);
+  if (Result result = driver.getDeviceAddress(&marksOnDevice, memory, 0))
+    return driver.failed("cuMemHostGetDevicePointer", result);
+  if (Result result = driver.allocateHost(
+          &memory, static_cast<size_t>(layout.slots) * 2 * lineBlockBytes(),
+          kHostPortable))
+    return driver.failed("cuMemHostAlloc", result);
+  copies = static_cast<char *>(memory);
+  return {};
+}
+
+uint64_t Gpu::lineBlockBytes() const {
+  return protocol::kFlagLines * static_cast<uint64_t>(options.world) *
+         sizeof(protocol::FlagLine);
+}
+
+uint64_t Gpu::pairOf(int32_t slot, int32_t channel) const {
+  return static_cast<uint64_t>(slot) * static_cast<uint64_t>(layout.channels) +
+         static_cast<uint64_t>(channel);
+}
+
+Address Gpu::arrivedLines(int32_t slot, int32_t channel) const {
+  return ownHeap() + layout.flags + pairOf(slot, channel) * lineBlockBytes();
+}
+
+Address Gpu::outgoingLines(int32_t slot, int32_t channel) const {
+  return outgoing + pairOf(slot, channel) * lineBlockBytes();
+}
+
+Address Gpu::inbox(int32_t slot, int32_t channel, uint64_t epoch) const {
+  const device::Channel &buffer = channels[static_cast<size_t>(channel)];
+  return ownHeap() + layout.data +
+         static_cast<uint64_t>(slot) * layout.slotStride + buffer.offset +
+         epoch % buffer.generations * buffer.bytes;
+}
+
+const device::Mark &Gpu::mark(int32_t slot, int32_t channel) const {
+  return marks[pairOf(slot, channel)];
+}
+
+char *Gpu::lineCopies(int32_t slot) const {
+  return copies + static_cast<uint64_t>(slot) * 2 * lineBlockBytes();
+}
+
 char *Gpu::at(uint64_t offset) const {
   return reinterpret_cast<char *>(privateMemory + offset);
 }
@@ -282,12 +357,13 @@ Address Gpu::firstArena(int32_t slot) const {
 Outcome Gpu::prepare(const Deadline &deadline) {
   Current current(driver, context);
   CaptureGuard guard(driver);
-  char *heaps = reinterpret_cast<char *>(range->heap(0));
-  char *own = reinterpret_cast<char *>(range->heap(options.rank));
+  char *own = reinterpret_cast<char *>(ownHeap());
+  // Alone, only this rank's places in the tables are there.
+  char *heaps = own - static_cast<uint64_t>(options.rank) * layout.bytes;
   // Everything before the slots but the probes: peers may be writing there.
   uint64_t cleared = layout.progress;
   if (Result result =
-          driver.fill(range->heap(options.rank) + cleared, 0,
+          driver.fill(ownHeap() + cleared, 0,
                       static_cast<size_t>(layout.data - cleared), stream))
     return driver.failed("cuMemsetD8Async", result);
 
@@ -301,6 +377,15 @@ Outcome Gpu::prepare(const Deadline &deadline) {
     device::DeviceContext context{};
     context.flags = {heaps, layout.bytes, layout.flags, layout.channels,
                      layout.world};
+    context.outgoing = context.flags;
+    if (isAlone) {
+      // Consumer and producer change places: this rank's lines lie together.
+      constexpr uint64_t kLine = sizeof(protocol::FlagLine);
+      context.outgoing = {reinterpret_cast<char *>(outgoing) -
+                              static_cast<uint64_t>(options.rank) * kLine,
+                          kLine, 0, layout.channels, layout.world};
+      context.marks = reinterpret_cast<device::Mark *>(marksOnDevice) + pairs;
+    }
     context.progress = {
         heaps,        layout.bytes,    layout.progress, layout.signalled,
         layout.slots, layout.channels, layout.world};

@@ -84,6 +84,10 @@ public:
   Outcome mapShared(std::shared_ptr<AddressRange> shared,
                     const std::vector<int> &ordinals);
 
+  /// Maps this rank's heap alone, in place of a range with the peers': NCCL
+  /// carries what goes there.
+  Outcome mapAlone();
+
   /// Clears this rank's flags and epochs, and writes the slots' contexts.
   Outcome prepare(const Deadline &deadline);
 
@@ -106,6 +110,21 @@ public:
   void noteLeft(int32_t rank);
   /// Whether a kernel asks for the end of the process: an injected fault.
   bool wantsKill() const;
+
+  //===--- The NCCL form --------------------------------------------------===//
+
+  /// Lines of the last two epochs, [kFlagLines][world], on the device: those
+  /// that arrived from each rank, and those to be sent to each.
+  Address arrivedLines(int32_t slot, int32_t channel) const;
+  Address outgoingLines(int32_t slot, int32_t channel) const;
+  uint64_t lineBlockBytes() const;
+  Address inbox(int32_t slot, int32_t channel, uint64_t epoch) const;
+  const device::Mark &mark(int32_t slot, int32_t channel) const;
+  /// Page-locked memory for two such blocks of a slot.
+  char *lineCopies(int32_t slot) const;
+  /// Waits for the runtime's own stream.
+  Outcome waitFor(const char *what, const Deadline &deadline);
+  Stream ownStream() const { return stream; }
 
   //===--- Calls of generated code ----------------------------------------===//
 
@@ -130,7 +149,9 @@ private:
   Outcome createControl();
   Outcome createPrivate();
   Outcome loadCheck();
-  Outcome waitFor(const char *what, const Deadline &deadline);
+  Outcome createAlone();
+  uint64_t pairOf(int32_t slot, int32_t channel) const;
+  Address ownHeap() const { return range->heap(isAlone ? 0 : options.rank); }
   char *at(uint64_t offset) const;
 
   const GpuOptions options;
@@ -149,6 +170,13 @@ private:
   bool hasHeap = false;
   Descriptor heapFd;
   std::shared_ptr<AddressRange> range;
+  bool isAlone = false; // no peers in it
+
+  // Of the NCCL form.
+  Address outgoing = 0; // FlagLine [slots][channels][kFlagLines][world]
+  device::Mark *marks = nullptr; // [slots][channels], page-locked
+  Address marksOnDevice = 0;
+  char *copies = nullptr; // page-locked
 
   device::Control *control = nullptr; // page-locked
   Address controlOnDevice = 0;

@@ -195,7 +195,7 @@ private:
     }
     if (waited >= kPublishNs)
       tell(producer);
-    if (static_cast<int64_t>(waited) < context.deadlineNs)
+    if (!context.marks && static_cast<int64_t>(waited) < context.deadlineNs)
       return true;
     fail(SHARDQ_DEADLINE, producer);
     return false;
@@ -220,11 +220,15 @@ private:
     Failure failure;
     failure.status = status;
     failure.reporter = context.rank;
-    failure.waitedMs = context.deadlineNs / 1'000'000;
-    // One that left needs no search: it is not held up by anybody.
+    failure.waitedMs = context.marks ? 0 : context.deadlineNs / 1'000'000;
+    // One that left needs no search: it is not held up by anybody. Nor is one
+    // in question whose records are out of reach.
     protocol::findLaggard(
         *this, context.flags, context.progress, exchange, producer,
-        status == SHARDQ_DEADLINE ? context.world : 0, failure);
+        status == SHARDQ_DEADLINE && !context.marks ? context.world : 0,
+        failure);
+    // It took part, and yet its line is an old one.
+    failure.lost |= context.marks != nullptr;
     publish(context, failure);
   }
 
@@ -271,6 +275,12 @@ bool isSignalToldFaulty(const DeviceContext &context) {
   return !barrierAny(threadIndex() == 0 && hasFailed(context));
 }
 
+/// Where the line for a member is put.
+const protocol::FlagTable &tableFor(const DeviceContext &context,
+                                    int64_t consumer) {
+  return consumer == context.rank ? context.flags : context.outgoing;
+}
+
 /// One lane's part of such a signal.
 void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
                   const Exchange &exchange, int64_t index,
@@ -295,7 +305,58 @@ void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
   default:
     break;
   }
-  protocol::signalMember(memory, context.flags, told, 0, &toldRows);
+  protocol::signalMember(memory, tableFor(context, consumer), told, 0,
+                         &toldRows);
+}
+
+/// Signals; `wanted` is null where lines need not say what is expected. One
+/// block.
+__attribute__((always_inline)) void
+signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
+            const Group &group, const int64_t *rows, const int64_t *wanted) {
+  bool refuse =
+      hasFailed(context) || !checkCall(context, channel, operation, group);
+  // Orders what the block stored before what each lane releases below, and all
+  // threads take one way.
+  if (barrierAny(refuse))
+    return;
+  uint64_t epoch = context.epochs[channel] + 1;
+  Exchange exchange{context.rank, context.slot, channel,
+                    epoch,        operation,    group};
+  bool isFaulty = strikes(context.fault, operation, epoch);
+  if (isFaulty && !isSignalToldFaulty(context))
+    return;
+  DeviceMemory memory;
+  for (int64_t step = threadIndex(); step < group.size;
+       step += blockThreads()) {
+    int64_t index = group.rotated(step, context.rank);
+    int64_t member = group.member(index);
+    const protocol::FlagTable &table = tableFor(context, member);
+    if (wanted)
+      memory.store(
+          table.line(member, context.slot, channel, epoch, context.rank).wanted,
+          wanted[index]);
+    if (isFaulty)
+      signalFaulty(memory, context, exchange, index, rows);
+    else
+      protocol::signalMember(memory, table, exchange, index, rows);
+  }
+  // All have read the epoch, and all flags are set: who looks for a laggard
+  // takes the epoch for a promise.
+  barrierAny(false);
+  if (threadIndex() == 0) {
+    memory.storeRelease(context.epochs[channel], epoch);
+    if (context.marks) {
+      Mark &mark = context.marks[channel];
+      memory.store(mark.operation, operation);
+      memory.store(mark.group.first, group.first);
+      memory.store(mark.group.stride, group.stride);
+      memory.store(mark.group.size, group.size);
+      memory.storeRelease(mark.begun, epoch);
+    }
+  }
+  // A wait of this block that follows asks for that epoch.
+  barrierAny(false);
 }
 
 /// Fills the channel's current inbox. One block. Peers that have not heard of
@@ -369,35 +430,17 @@ SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
                                         int64_t group_stride,
                                         int64_t group_size,
                                         const int64_t *rows) {
-  Group group{group_first, group_stride, group_size};
-  bool refuse =
-      hasFailed(*context) || !checkCall(*context, channel, operation, group);
-  // Orders what the block stored before what each lane releases below, and all
-  // threads take one way.
-  if (barrierAny(refuse))
-    return;
-  uint64_t epoch = context->epochs[channel] + 1;
-  Exchange exchange{context->rank, context->slot, channel,
-                    epoch,         operation,     group};
-  bool isFaulty = strikes(context->fault, operation, epoch);
-  if (isFaulty && !isSignalToldFaulty(*context))
-    return;
-  DeviceMemory memory;
-  for (int64_t step = threadIndex(); step < group_size;
-       step += blockThreads()) {
-    int64_t index = group.rotated(step, context->rank);
-    if (isFaulty)
-      signalFaulty(memory, *context, exchange, index, rows);
-    else
-      protocol::signalMember(memory, context->flags, exchange, index, rows);
-  }
-  // All have read the epoch, and all flags are set: who looks for a laggard
-  // takes the epoch for a promise.
-  barrierAny(false);
-  if (threadIndex() == 0)
-    memory.storeRelease(context->epochs[channel], epoch);
-  // A wait of this block that follows asks for that epoch.
-  barrierAny(false);
+  signalGroup(*context, channel, operation,
+              {group_first, group_stride, group_size}, rows, nullptr);
+}
+
+SHARDQ_DEVICE void
+shardq_device_announce(const DeviceContext *context, int32_t channel,
+                       int32_t operation, int64_t group_first,
+                       int64_t group_stride, int64_t group_size,
+                       const int64_t *rows, const int64_t *wanted) {
+  signalGroup(*context, channel, operation,
+              {group_first, group_stride, group_size}, rows, wanted);
 }
 
 SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
@@ -405,6 +448,10 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
                                       int64_t group_first, int64_t group_stride,
                                       int64_t group_size, const int64_t *rows) {
   Group group{group_first, group_stride, group_size};
+  // Kernels of NCCL come and go without asking what the host knows.
+  if (context->marks && threadIndex() == 0 &&
+      loadRelaxed(&context->control->abort) != 0)
+    claim(*context);
   bool refuse =
       hasFailed(*context) || !checkCall(*context, channel, operation, group);
   uint64_t epoch = refuse ? 0 : context->epochs[channel];
@@ -412,7 +459,12 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
     recordMisuse(*context, Misuse::WaitBeforeSignal, operation, channel, -1);
     refuse = true;
   }
-  if (!barrierAny(refuse)) {
+  refuse = barrierAny(refuse);
+  if (context->marks && !refuse && threadIndex() == 0) {
+    DeviceMemory memory;
+    memory.storeRelease(context->marks[channel].arrived, epoch);
+  }
+  if (!refuse) {
     Exchange exchange{context->rank, context->slot, channel,
                       epoch,         operation,     group};
     Waiting memory(*context, exchange);

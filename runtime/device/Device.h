@@ -45,6 +45,15 @@ void shardq_device_signal(const shardq::device::DeviceContext *context,
                           int64_t group_first, int64_t group_stride,
                           int64_t group_size, const int64_t *rows);
 
+/// The same where NCCL carries the rows: puts the lines where it takes them
+/// from, and into each that `wanted[i]` rows are expected from the member. One
+/// block.
+void shardq_device_announce(const shardq::device::DeviceContext *context,
+                            int32_t channel, int32_t operation,
+                            int64_t group_first, int64_t group_stride,
+                            int64_t group_size, const int64_t *rows,
+                            const int64_t *wanted);
+
 /// Waits until every member signalled the channel's current epoch, and checks
 /// that it ran `operation` and pushed `rows[i]` rows. After it, this block and
 /// later kernels of the stream may read the inbox. On any error, and at once

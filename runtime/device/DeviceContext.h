@@ -29,6 +29,15 @@ struct Control {
   alignas(64) uint32_t kill;
 };
 
+/// How far this rank's stream is on one channel, where NCCL carries the rows:
+/// host memory, like Control, since it is the watchdog that sees to deadlines.
+struct alignas(64) Mark {
+  uint64_t begun; // epoch whose lines are ready to be sent
+  int64_t operation;
+  protocol::Group group;
+  uint64_t arrived; // epoch that was waited for
+};
+
 struct Channel {
   uint64_t offset; // of the first generation, from the slot's base
   uint64_t bytes;  // of one generation
@@ -54,6 +63,9 @@ struct Fault {
 
 struct DeviceContext {
   protocol::FlagTable flags;
+  /// Where lines for the other ranks are put: the same table, or where NCCL
+  /// takes them from.
+  protocol::FlagTable outgoing;
   protocol::ProgressTable progress;
   int64_t rank;
   int64_t world;
@@ -71,6 +83,9 @@ struct DeviceContext {
   const uint32_t *left; // by rank, host memory as well
   int64_t deadlineNs;   // of one wait
   Fault fault;
+  /// The slot's channels; null where peers' memory is mapped. Where it is not,
+  /// lines have arrived before a wait begins or never will.
+  Mark *marks;
 };
 
 } // namespace shardq::device

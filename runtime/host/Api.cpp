@@ -84,6 +84,14 @@ shardq_status shardq_comm_load(shardq_comm *comm, const shardq_gpu_image *image,
   }
 }
 
+int32_t shardq_comm_transport(const shardq_comm *comm, char *why,
+                              size_t why_size) {
+  copyMessage(comm ? comm->transport : "comm is NULL", why, why_size);
+  if (!comm)
+    return -1;
+  return comm->carrier ? SHARDQ_TRANSPORT_NCCL : SHARDQ_TRANSPORT_DIRECT;
+}
+
 void shardq_comm_abort(shardq_comm *comm) {
   if (!comm || comm->failed())
     return;

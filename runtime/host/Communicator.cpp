@@ -65,14 +65,16 @@ static Outcome checkPlacement(const shardq_comm_options &options) {
   case SHARDQ_TRANSPORT_DIRECT:
     break;
   case SHARDQ_TRANSPORT_NCCL:
-    return failure(SHARDQ_INVALID, "transport is NCCL, which this version of "
-                                   "the runtime does not have");
+    if (options.memory == SHARDQ_MEMORY_CUDA)
+      break;
+    return failure(SHARDQ_INVALID,
+                   "transport is NCCL, but buffers are in host memory");
   default:
     return failure(SHARDQ_INVALID,
-                   "transport is %d, expected %d (auto) or %d "
-                   "(direct)",
+                   "transport is %d, expected %d (auto), %d (direct) or %d "
+                   "(NCCL)",
                    options.transport, SHARDQ_TRANSPORT_AUTO,
-                   SHARDQ_TRANSPORT_DIRECT);
+                   SHARDQ_TRANSPORT_DIRECT, SHARDQ_TRANSPORT_NCCL);
   }
   if (options.arena_bytes > Arena::kMaxBytes)
     return failure(SHARDQ_INVALID, "arena_bytes is %llu",
@@ -124,15 +126,15 @@ Outcome shardq_comm::create(const shardq_comm_options &given,
     gpu.reset();
 
   Membership membership;
-  if (Outcome outcome = meet(*bootstrap, options.world, plan, local,
-                             {options.memory, options.transport, gpu.get()},
-                             rendezvous, membership);
+  if (Outcome outcome =
+          meet(*bootstrap, options.world, plan, local,
+               {options.memory, options.transport, gpu.get(), options.host},
+               rendezvous, membership);
       outcome.failed())
     return outcome;
 
   comm.reset(new shardq_comm(options, std::move(plan), deadlineMs, fault,
-                             threads, std::move(membership.heaps),
-                             std::move(gpu)));
+                             threads, membership, std::move(gpu)));
   if (membership.sockets.empty() && !comm->gpu)
     return {};
   std::function<void()> tick;
@@ -150,16 +152,26 @@ Outcome shardq_comm::create(const shardq_comm_options &given,
 
 shardq_comm::shardq_comm(const shardq_comm_options &options, Plan plan,
                          int64_t deadlineMs, const Fault &fault,
-                         bool ranksAreThreads, Heaps heaps,
+                         bool ranksAreThreads, Membership &membership,
                          std::unique_ptr<cuda::Gpu> gpu)
     : rank(options.rank), world(options.world), plan(std::move(plan)),
       deadlineMs(deadlineMs), fault(fault), ranksAreThreads(ranksAreThreads),
-      heaps(std::move(heaps)), gpu(std::move(gpu)) {
+      heaps(std::move(membership.heaps)), gpu(std::move(gpu)),
+      carrier(std::move(membership.carrier)),
+      transport(std::move(membership.transport)) {
   for (int32_t slot = 0; slot != this->plan.slots; ++slot)
     contexts.emplace_back(*this, slot);
+  if (carrier)
+    watch.emplace(*this);
 }
 
+/// Longest time to end NCCL's communicators in peace, which peers may disturb.
+static constexpr int64_t kFinishMs = 2000;
+
 shardq_comm::~shardq_comm() {
+  // What has been done has been told to the end.
+  if (carrier)
+    watch->publish();
   // Before the sockets close: a peer that sees one close looks here to tell
   // leaving from dying. The heap itself stays for as long as peers map it.
   storeRelease(heaps.left(rank), uint64_t(1));
@@ -168,6 +180,12 @@ shardq_comm::~shardq_comm() {
   if (gpu)
     gpu->abort();
   watchdog.stop();
+  if (!carrier)
+    return;
+  if (failed())
+    carrier->abort();
+  else
+    carrier->finish(Deadline::in(std::min(kFinishMs, deadlineMs)));
 }
 
 shardq_context *shardq_comm::context(int32_t slot) {
@@ -225,7 +243,11 @@ void shardq_comm::tick() {
   if (failed() && !toldKernels) {
     toldKernels = true;
     gpu->tellKernels();
+    if (carrier)
+      carrier->abort();
   }
+  if (watch)
+    watch->tick();
   for (int32_t peer = 0; peer != world; ++peer)
     if (loadAcquire(heaps.left(peer)))
       gpu->noteLeft(peer);

@@ -8,6 +8,8 @@
 #include "Rendezvous.h"
 #include "Watchdog.h"
 #include "cuda/Gpu.h"
+#include "nccl/Carrier.h"
+#include "nccl/Watch.h"
 
 #include <atomic>
 #include <deque>
@@ -48,11 +50,15 @@ public:
   const shardq::Heaps heaps;
   /// Null where buffers are on the host.
   std::unique_ptr<shardq::cuda::Gpu> gpu;
+  /// Null where ranks write into each other's memory.
+  std::unique_ptr<shardq::nccl::Carrier> carrier;
+  /// How rows travel, and why so.
+  const std::string transport;
 
 private:
   shardq_comm(const shardq_comm_options &options, shardq::Plan plan,
               int64_t deadlineMs, const shardq::Fault &fault,
-              bool ranksAreThreads, shardq::Heaps heaps,
+              bool ranksAreThreads, shardq::Membership &membership,
               std::unique_ptr<shardq::cuda::Gpu> gpu);
 
   bool adoptRemote();
@@ -69,6 +75,7 @@ private:
 
   // A deque, since contexts have addresses that others keep.
   std::deque<shardq_context> contexts;
+  std::optional<shardq::nccl::Watch> watch;
   shardq::Watchdog watchdog;
 };
 

@@ -16,7 +16,8 @@ using protocol::Exchange;
 using protocol::Group;
 
 shardq_context::shardq_context(shardq_comm &comm, int32_t slot)
-    : comm(comm), slot(slot), epochs(comm.plan.channels.size()) {
+    : comm(comm), slot(slot), epochs(comm.plan.channels.size()),
+      transferred(comm.plan.channels.size()) {
   if (comm.gpu && comm.gpu->firstArenaBytes())
     arena.add(reinterpret_cast<void *>(comm.gpu->firstArena(slot)),
               comm.gpu->firstArenaBytes());

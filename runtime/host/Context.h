@@ -6,6 +6,7 @@
 #include "Arena.h"
 #include "Failure.h"
 #include "cuda/Gpu.h"
+#include "nccl/Link.h"
 #include "protocol/Protocol.h"
 
 #include <string>
@@ -55,6 +56,10 @@ public:
   void launch(const shardq_gpu_image *image, int32_t kernel, int64_t blocks,
               void *const *params);
   void tapValue(const shardq_tap_value &value);
+  /// In nccl/Transfer.cpp.
+  void transfer(int32_t channel, int32_t operation,
+                const shardq::protocol::Group &group, const void *outbox,
+                void *landing, int64_t rows, int64_t rowBytes);
   /// What is at `count`, on a GPU once the stream has come here; -1 after an
   /// error.
   int64_t readCount(const int64_t *count);
@@ -90,9 +95,17 @@ private:
   const shardq::cuda::LoadedImage *findImage(const shardq_gpu_image *image);
   void driverFailed(shardq::DriverCall call, shardq::cuda::Result result,
                     std::string detail = {});
+  void ncclFailed(const char *call, shardq::nccl::Result result);
+  bool enqueueParcels(const std::vector<shardq::nccl::Parcel> &parcels);
+  bool awaitStream();
+  bool carry(int32_t channel, int32_t operation,
+             const shardq::protocol::Group &group, const void *outbox,
+             void *landing, int64_t rows, int64_t rowBytes);
 
   // Last epoch that this rank signalled, by channel.
   std::vector<uint64_t> epochs;
+  // Last epoch that a transfer has moved, by channel.
+  std::vector<uint64_t> transferred;
   // Inboxes of steps that the plan does not hold, so that code which goes on
   // after the error stays in memory of its own.
   std::vector<shardq::PrivateMemory> spares;

@@ -72,6 +72,21 @@ int32_t shardq_rt_end(shardq_context *context) {
   return context ? context->end() : SHARDQ_INVALID;
 }
 
+int32_t shardq_rt_is_carried(shardq_context *context) {
+  return context && context->comm.carrier;
+}
+
+void shardq_rt_transfer(shardq_context *context, int32_t channel,
+                        int32_t operation, int64_t group_first,
+                        int64_t group_stride, int64_t group_size,
+                        const void *outbox, void *landing, int64_t rows,
+                        int64_t row_bytes) {
+  if (context)
+    context->transfer(channel, operation,
+                      {group_first, group_stride, group_size}, outbox, landing,
+                      rows, row_bytes);
+}
+
 void *shardq_rt_device(shardq_context *context) {
   return context ? context->device() : nullptr;
 }

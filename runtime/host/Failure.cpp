@@ -73,9 +73,13 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
   case Misuse::TapCapture:
     return format("a tap in slot %lld while its stream is captured",
                   (long long)failure.slot);
+  case Misuse::NotCarried:
+    return format("%s is to be carried by NCCL, but rows go straight to peers",
+                  plan.operationName(failure.operation).c_str());
   case Misuse::None:
   case Misuse::Arena:
   case Misuse::Driver:
+  case Misuse::Nccl:
     break;
   }
   return "invalid call";
@@ -117,6 +121,28 @@ static const char *driverErrorName(int64_t code) {
     return "not permitted while a stream is captured";
   case 901:
     return "the capture was invalidated";
+  default:
+    return "error";
+  }
+}
+
+/// ncclResult_t.
+static const char *ncclErrorName(int64_t code) {
+  switch (code) {
+  case 1:
+    return "CUDA error";
+  case 2:
+    return "system error";
+  case 3:
+    return "internal error";
+  case 4:
+    return "invalid argument";
+  case 5:
+    return "invalid usage";
+  case 6:
+    return "remote error";
+  case 7:
+    return "still in progress at the deadline";
   default:
     return "error";
   }
@@ -205,6 +231,9 @@ std::string shardq::describe(const Failure &failure, const Plan &plan) {
   case SHARDQ_SYSTEM:
     if (failure.misuse == static_cast<int64_t>(Misuse::Driver))
       return describeDriver(failure);
+    if (failure.misuse == static_cast<int64_t>(Misuse::Nccl))
+      return format("rank %lld: NCCL failed in slot %lld: %s (%lld)", culprit,
+                    (long long)failure.slot, ncclErrorName(found), found);
     [[fallthrough]];
   default:
     return format(

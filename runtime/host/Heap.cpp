@@ -51,10 +51,10 @@ Layout::Layout(const Plan &plan, int32_t world, HeapPart part, uint64_t page,
   progress = place(slotCount * sizeof(SlotProgress));
   doorbells = place(slotCount * sizeof(Doorbell));
   signalled = place(pairs * sizeof(uint64_t));
+  // In a control heap, of the NCCL form only: pages that are never written are
+  // never there.
   flags =
-      place(part == HeapPart::Control ? 0
-                                      : pairs * protocol::kFlagLines * ranks *
-                                            sizeof(protocol::FlagLine));
+      place(pairs * protocol::kFlagLines * ranks * sizeof(protocol::FlagLine));
   if (part == HeapPart::Control) {
     data = bytes = alignTo(end, page);
     return;

@@ -27,7 +27,8 @@ struct alignas(64) Doorbell {
 };
 
 /// What a heap is for. Ranks on GPUs have two: buffers, flags and epochs are on
-/// the device, what processes tell each other stays on the host.
+/// the device, what processes tell each other stays on the host. (Where NCCL
+/// carries the rows, that is also how far they are, in flags as of CPU ranks.)
 enum class HeapPart { Whole, Control, Device };
 
 /// Offsets of everything in a heap.

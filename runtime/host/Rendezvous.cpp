@@ -6,6 +6,12 @@
 //   tokens      barrier     everybody wrote into everybody's heap
 //   report      allgather   everybody says whether all of that went well
 //
+// and where GPUs cannot write into each other's memory, or are not to:
+//
+//   nccl        allgather   everybody has it, of one version
+//   ids         allgather   those of rank 0
+//   report      allgather   everybody's words arrived that way
+//
 // A rank that fails in the middle still goes through the later steps, so that
 // its peers learn the reason instead of running into their deadline.
 //
@@ -15,6 +21,7 @@
 
 #include "Memory.h"
 #include "cuda/Gpu.h"
+#include "nccl/Carrier.h"
 
 #include <cstring>
 #include <fcntl.h>
@@ -22,6 +29,9 @@
 #include <unistd.h>
 
 using namespace shardq;
+
+Membership::Membership() = default;
+Membership::~Membership() = default;
 
 static constexpr uint64_t kHelloMagic = 0x4f4c4c45'48515153u;
 
@@ -55,6 +65,8 @@ static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
   hello.shapeHash = plan.shapeHash();
   readHost(hello.host);
   hello.network = networkNamespace();
+  if (placement.host)
+    copyMessage(placement.host, hello.group, sizeof(hello.group));
   hello.memory = placement.memory;
   hello.transport = placement.transport;
   hello.device = -1;
@@ -68,6 +80,10 @@ static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
   hello.status = local.status;
   copyMessage(local.text, hello.text, sizeof(hello.text));
   return makeNonce(hello.nonce);
+}
+
+static bool isElsewhere(const Hello &a, const Hello &b) {
+  return std::strncmp(a.group, b.group, sizeof(a.group)) != 0;
 }
 
 Outcome shardq::compare(const std::vector<Hello> &hellos) {
@@ -140,8 +156,14 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
         other.network != first.network)
       return failure(SHARDQ_MISMATCH,
                      "rank %d and rank 0 are on different hosts or in "
-                     "different network namespaces",
+                     "different network namespaces, and ranks have no control "
+                     "sockets between those",
                      rank);
+    if (other.memory == SHARDQ_MEMORY_HOST && isElsewhere(other, first))
+      return failure(SHARDQ_MISMATCH,
+                     "rank %d and rank 0 are on different hosts, \"%s\" and "
+                     "\"%s\", with buffers in host memory",
+                     rank, other.group, first.group);
   }
   return {};
 }
@@ -175,39 +197,61 @@ Outcome shardq::checkTokens(const Heaps &heaps, int32_t rank,
 }
 
 /// Tells everybody `mine` and takes over the first failure of any rank.
+/// `canFallBack` becomes whether all failures can be got around, on input those
+/// of this rank.
 static Outcome shareReport(shardq_bootstrap &bootstrap, const Outcome &mine,
-                           const Deadline &deadline) {
-  Report report{mine.status, {}};
+                           const Deadline &deadline, bool &canFallBack) {
+  Report report{mine.status, canFallBack, {}};
   copyMessage(mine.text, report.text, sizeof(report.text));
   std::vector<Report> reports(static_cast<size_t>(bootstrap.world));
+  canFallBack = false;
   if (Outcome outcome = bootstrap.allgather(&report, reports.data(),
                                             sizeof(report), deadline);
       outcome.failed())
     return mine.failed() ? mine : outcome;
-  for (const Report &other : reports)
-    if (other.status != SHARDQ_OK)
-      return failure(other.status, "%.*s", static_cast<int>(sizeof(other.text)),
-                     other.text);
-  return {};
+  const Report *first = nullptr;
+  for (const Report &other : reports) {
+    if (other.status == SHARDQ_OK)
+      continue;
+    // What cannot be got around comes first.
+    if (!first || (first->canFallBack && !other.canFallBack))
+      first = &other;
+  }
+  if (!first)
+    return {};
+  canFallBack = first->canFallBack != 0;
+  return failure(first->status, "%.*s", static_cast<int>(sizeof(first->text)),
+                 first->text);
+}
+
+static Outcome shareReport(shardq_bootstrap &bootstrap, const Outcome &mine,
+                           const Deadline &deadline) {
+  bool canFallBack = false;
+  return shareReport(bootstrap, mine, deadline, canFallBack);
 }
 
 /// The part of mapHeaps for ranks that are threads.
 static Outcome mapShared(shardq_bootstrap &bootstrap, const Layout &layout,
-                         const std::vector<Hello> &hellos, cuda::Gpu *gpu,
-                         const Deadline &deadline, Membership &membership) {
+                         Membership &membership) {
   std::shared_ptr<HeapSpace> space;
   Outcome outcome = bootstrap.sharedSpace(layout.bytes, space);
   if (!outcome.failed())
     membership.heaps = Heaps(std::move(space), layout);
-  if (!gpu)
-    return outcome;
+  return outcome;
+}
+
+/// The heaps on GPUs of ranks that are threads; all have the same outcome.
+static Outcome mapSharedGpus(shardq_bootstrap &bootstrap,
+                             const std::vector<Hello> &hellos, cuda::Gpu &gpu,
+                             Outcome outcome, const Deadline &deadline,
+                             bool &canFallBack) {
   std::shared_ptr<void> range;
   if (!outcome.failed())
     outcome = bootstrap.sharedObject(
         "GPU heaps",
-        [gpu](std::shared_ptr<void> &made) {
+        [&gpu](std::shared_ptr<void> &made) {
           std::shared_ptr<cuda::AddressRange> fresh;
-          Outcome result = gpu->reserve(fresh);
+          Outcome result = gpu.reserve(fresh);
           made = std::move(fresh);
           return result;
         },
@@ -216,18 +260,21 @@ static Outcome mapShared(shardq_bootstrap &bootstrap, const Layout &layout,
     std::vector<int> ordinals;
     for (const Hello &hello : hellos)
       ordinals.push_back(hello.device);
-    outcome = gpu->mapShared(
-        std::static_pointer_cast<cuda::AddressRange>(range), ordinals);
+    outcome = gpu.mapShared(std::static_pointer_cast<cuda::AddressRange>(range),
+                            ordinals);
   }
+  canFallBack = outcome.status == SHARDQ_UNREACHABLE;
   // A peer's heap is there once that peer has been here.
-  return shareReport(bootstrap, outcome, deadline);
+  return shareReport(bootstrap, outcome, deadline, canFallBack);
 }
 
-/// Makes this rank's heap and maps those of all others.
+/// Makes this rank's heap and maps those of all others. `gpuHeap` is a
+/// descriptor to offer as well, or -1; `onDevice` receives those of the peers.
 static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
                         const std::vector<Nonce> &nonces,
-                        const Descriptor &listener, cuda::Gpu *gpu,
-                        const Deadline &deadline, Membership &membership) {
+                        const Descriptor &listener, int gpuHeap,
+                        const Deadline &deadline, Membership &membership,
+                        std::vector<Descriptor> &onDevice) {
   std::shared_ptr<HeapSpace> space;
   int32_t rank = bootstrap.rank;
   Descriptor mine;
@@ -235,8 +282,8 @@ static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
   if (Outcome outcome = createHeapMemory(layout.bytes, mine); outcome.failed())
     return outcome;
   std::vector<int> offer = {mine.get()};
-  if (gpu)
-    offer.push_back(gpu->descriptor());
+  if (gpuHeap >= 0)
+    offer.push_back(gpuHeap);
   if (Outcome outcome = connectMesh(rank, nonces, listener, offer, deadline,
                                     membership.sockets, theirs);
       outcome.failed())
@@ -244,7 +291,7 @@ static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
   if (Outcome outcome = HeapSpace::reserve(layout.bytes, layout.world, space);
       outcome.failed())
     return outcome;
-  std::vector<Descriptor> onDevice(nonces.size());
+  onDevice.resize(nonces.size());
   for (int32_t peer = 0; peer != layout.world; ++peer) {
     size_t index = static_cast<size_t>(peer);
     int fd = peer == rank ? mine.get() : theirs[index].front().get();
@@ -252,11 +299,113 @@ static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
       return outcome;
     if (Outcome outcome = space->map(peer, fd); outcome.failed())
       return outcome;
-    if (gpu && peer != rank)
+    if (gpuHeap >= 0 && peer != rank)
       onDevice[index] = std::move(theirs[index].back());
   }
   membership.heaps = Heaps(std::move(space), layout);
-  return gpu ? gpu->mapPeers(onDevice) : Outcome{};
+  return {};
+}
+
+namespace {
+
+/// What a rank leaves with each other one, and what each other leaves with it.
+struct Tokens {
+  std::vector<uint64_t> given, expected;
+};
+
+/// What a rank says about its NCCL.
+struct Invitation {
+  int32_t version; // 0 without one
+  char text[252];
+};
+
+} // namespace
+
+/// The ids that rank 0 makes, one for each slot.
+static Outcome shareIds(shardq_bootstrap &bootstrap,
+                        const nccl::Library *library, int32_t slots,
+                        const Deadline &deadline,
+                        std::vector<nccl::UniqueId> &ids) {
+  ids.assign(static_cast<size_t>(slots), {});
+  Outcome made;
+  if (bootstrap.rank == 0)
+    for (nccl::UniqueId &id : ids)
+      if (nccl::Result result = library->getUniqueId(&id);
+          result != nccl::kSuccess && !made.failed())
+        made = library->failed("ncclGetUniqueId", result);
+  size_t bytes = ids.size() * sizeof(nccl::UniqueId);
+  std::vector<nccl::UniqueId> all(ids.size() *
+                                  static_cast<size_t>(bootstrap.world));
+  Outcome outcome =
+      bootstrap.allgather(ids.data(), all.data(), bytes, deadline);
+  if (outcome.failed())
+    return outcome;
+  std::memcpy(ids.data(), all.data(), bytes);
+  return shareReport(bootstrap, made, deadline);
+}
+
+/// Rows will travel through NCCL, for the reason `why`.
+static Outcome joinNccl(shardq_bootstrap &bootstrap, const Plan &plan,
+                        cuda::Gpu &gpu, const Tokens &tokens,
+                        const std::string &why, const Deadline &deadline,
+                        Membership &membership) {
+  const nccl::Library *library = nullptr;
+  Outcome mine = nccl::Library::get(library);
+  Invitation invitation{library ? library->version : 0, {}};
+  copyMessage(mine.text, invitation.text, sizeof(invitation.text));
+  std::vector<Invitation> all(static_cast<size_t>(bootstrap.world));
+  if (Outcome outcome = bootstrap.allgather(&invitation, all.data(),
+                                            sizeof(invitation), deadline);
+      outcome.failed())
+    return outcome;
+  for (size_t rank = 0; rank != all.size(); ++rank)
+    if (!all[rank].version)
+      return failure(SHARDQ_UNREACHABLE,
+                     "rank %zu: %.*s; it is needed, why: %s", rank,
+                     static_cast<int>(sizeof(all[rank].text)), all[rank].text,
+                     why.c_str());
+  for (size_t rank = 0; rank != all.size(); ++rank)
+    if (all[rank].version != all.front().version)
+      return failure(SHARDQ_MISMATCH,
+                     "rank %zu and rank 0 have different versions of NCCL: %s "
+                     "and %s",
+                     rank, nccl::versionText(all[rank].version).c_str(),
+                     nccl::versionText(all.front().version).c_str());
+  std::vector<nccl::UniqueId> ids;
+  if (Outcome outcome = shareIds(bootstrap, library, plan.slots, deadline, ids);
+      outcome.failed())
+    return outcome;
+
+  Deadline joining = Deadline::in(deadline.remaining() * 3 / 4);
+  auto carrier = std::make_unique<nccl::Carrier>(*library, gpu, bootstrap.rank,
+                                                 bootstrap.world, plan.slots);
+  Outcome outcome = gpu.mapAlone();
+  if (!outcome.failed())
+    outcome = gpu.prepare(joining);
+  if (!outcome.failed())
+    outcome = carrier->open(ids, joining);
+  if (!outcome.failed())
+    outcome = carrier->check(tokens.given, tokens.expected, joining);
+  outcome = shareReport(bootstrap, outcome, deadline);
+  if (outcome.failed()) {
+    carrier->abort();
+    return outcome;
+  }
+  membership.transport = format(
+      "nccl %s: %s", nccl::versionText(library->version).c_str(), why.c_str());
+  membership.carrier = std::move(carrier);
+  return {};
+}
+
+/// Why rows cannot or shall not go straight into peers' memory, from what all
+/// have said; empty if there is no reason yet.
+static std::string findReason(const std::vector<Hello> &hellos) {
+  if (hellos.front().transport == SHARDQ_TRANSPORT_NCCL)
+    return "asked for";
+  for (const Hello &hello : hellos)
+    if (isElsewhere(hello, hellos.front()))
+      return format("rank %d and rank 0 are on different hosts", hello.rank);
+  return {};
 }
 
 Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
@@ -283,31 +432,46 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     return local.failed() ? local : outcome;
   if (outcome = compare(hellos); outcome.failed())
     return outcome;
+  std::string reason = gpu ? findReason(hellos) : std::string();
+  bool isDirect = reason.empty();
+  if (!isDirect && mine.transport == SHARDQ_TRANSPORT_DIRECT)
+    return failure(SHARDQ_UNREACHABLE, "transport is direct, but %s",
+                   reason.c_str());
 
   std::vector<Nonce> nonces;
-  // What this rank leaves with each owner, and what each writer leaves here.
-  std::vector<uint64_t> given, expected;
+  Tokens tokens;
   for (const Hello &hello : hellos) {
     nonces.push_back(hello.nonce);
-    given.push_back(tokenOf(mine.nonce, hello.rank));
-    expected.push_back(tokenOf(hello.nonce, rank));
+    tokens.given.push_back(tokenOf(mine.nonce, hello.rank));
+    tokens.expected.push_back(tokenOf(hello.nonce, rank));
   }
   // Some time is kept back for telling the others about a failure here.
   Deadline mapping = Deadline::in(deadline.remaining() * 3 / 4);
   Layout layout(plan, world, gpu ? HeapPart::Control : HeapPart::Whole);
-  if (threads) {
-    outcome = mapShared(bootstrap, layout, hellos, gpu, deadline, membership);
-    // With GPUs all have this outcome.
-    if (gpu && outcome.failed())
-      return outcome;
-  } else {
-    outcome =
-        mapHeaps(bootstrap, layout, nonces, listener, gpu, mapping, membership);
+  std::vector<Descriptor> onDevice;
+  if (threads)
+    outcome = mapShared(bootstrap, layout, membership);
+  else
+    outcome = mapHeaps(bootstrap, layout, nonces, listener,
+                       gpu && isDirect ? gpu->descriptor() : -1, mapping,
+                       membership, onDevice);
+  // What concerns direct access only is not the end where there is NCCL.
+  Outcome direct;
+  bool canFallBack = false;
+  if (gpu && isDirect && threads) {
+    direct =
+        mapSharedGpus(bootstrap, hellos, *gpu, outcome, deadline, canFallBack);
+    // All have this outcome.
+    if (direct.failed() && !canFallBack)
+      return direct;
+  } else if (gpu && isDirect && !outcome.failed()) {
+    direct = gpu->mapPeers(onDevice);
   }
-  if (!outcome.failed() && gpu)
-    outcome = gpu->prepare(mapping);
-  if (!outcome.failed() && gpu)
-    outcome = gpu->writeProbes(given, mapping);
+  bool probes = gpu && isDirect && !outcome.failed();
+  if (probes && !direct.failed())
+    direct = gpu->prepare(mapping);
+  if (probes && !direct.failed())
+    direct = gpu->writeProbes(tokens.given, mapping);
   if (!outcome.failed())
     writeTokens(membership.heaps, rank, nonces);
   Outcome barrier = bootstrap.barrier("shardq tokens", deadline);
@@ -315,7 +479,25 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     outcome = std::move(barrier);
   if (!outcome.failed())
     outcome = checkTokens(membership.heaps, rank, nonces);
-  if (!outcome.failed() && gpu)
-    outcome = gpu->checkProbes(expected, deadline);
-  return shareReport(bootstrap, outcome, deadline);
+  if (probes && !direct.failed())
+    direct = gpu->checkProbes(tokens.expected, deadline);
+  canFallBack = !outcome.failed() && (direct.status == SHARDQ_UNREACHABLE);
+  if (!outcome.failed())
+    outcome = direct;
+  outcome = shareReport(bootstrap, outcome, deadline, canFallBack);
+  if (!outcome.failed() && isDirect) {
+    membership.transport =
+        !gpu ? "direct: ranks share the memory of the host"
+        : mine.transport == SHARDQ_TRANSPORT_DIRECT
+            ? "direct: asked for"
+            : "direct: all ranks are on one host, and what each wrote into "
+              "the GPU memory of the others arrived";
+    return {};
+  }
+  if (outcome.failed() &&
+      (!canFallBack || mine.transport == SHARDQ_TRANSPORT_DIRECT))
+    return outcome;
+  if (outcome.failed())
+    reason = std::move(outcome.text);
+  return joinNccl(bootstrap, plan, *gpu, tokens, reason, deadline, membership);
 }

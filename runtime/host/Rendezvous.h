@@ -11,6 +11,9 @@ namespace shardq {
 namespace cuda {
 class Gpu;
 } // namespace cuda
+namespace nccl {
+class Carrier;
+} // namespace nccl
 
 /// What a rank says about itself. Compared between all ranks; all of one size,
 /// whatever the versions, up to and including `protocol`.
@@ -24,6 +27,7 @@ struct Hello {
   uint64_t shapeHash;
   char host[64];
   uint64_t network; // abstract sockets reach only within one of these
+  char group[64];   // what the caller calls the host; empty if nothing
   Nonce nonce;
   int32_t memory;
   int32_t transport;
@@ -38,20 +42,28 @@ struct Hello {
 /// What a rank found; all ranks take the first bad one as theirs.
 struct Report {
   int32_t status;
-  char text[252];
+  int32_t canFallBack; // only direct access is in question
+  char text[248];
 };
 
 /// What a rendezvous gives.
 struct Membership {
   Heaps heaps;
   std::vector<Descriptor> sockets; // empty when ranks are threads
+  /// Null where peers' memory is mapped.
+  std::unique_ptr<nccl::Carrier> carrier;
+  /// How rows travel, and why so; the same on all ranks.
+  std::string transport;
+  Membership();
+  ~Membership();
 };
 
 /// What differs between ranks on cores and ranks on GPUs.
 struct Placement {
   int32_t memory = SHARDQ_MEMORY_HOST;
   int32_t transport = SHARDQ_TRANSPORT_AUTO;
-  cuda::Gpu *gpu = nullptr; // null for host memory, and after a local failure
+  cuda::Gpu *gpu = nullptr;   // null for host memory, and after a local failure
+  const char *host = nullptr; // the caller's name for it
 };
 
 /// Meets the other ranks. `local` is a failure that this rank brings along: it

@@ -35,7 +35,10 @@ struct alignas(64) FlagLine {
   uint64_t epoch;
   int64_t rows;
   int64_t operation;
-  int64_t unused[5];
+  /// Rows that the producer wants from the consumer; only where lines travel
+  /// ahead of the rows, which both sides then check before any row moves.
+  int64_t wanted;
+  int64_t unused[4];
 };
 
 /// Lines per (slot, channel, producer), used in turn. A producer sets a line

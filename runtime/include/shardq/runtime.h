@@ -185,11 +185,16 @@ typedef struct shardq_context shardq_context;
 /* Where the buffers are, the same on all ranks. */
 enum { SHARDQ_MEMORY_HOST = 0, SHARDQ_MEMORY_CUDA = 1 };
 
-/* How rows reach a peer's GPU. */
+/* How rows reach a peer's GPU. What cannot be is an error that says why. */
 enum {
+  /* Direct where all ranks are on one host, have mapped each other's memory,
+   * and what each wrote there arrived; else NCCL. All ranks decide alike. */
   SHARDQ_TRANSPORT_AUTO = 0,
   SHARDQ_TRANSPORT_DIRECT = 1, /* stores into memory that peers have mapped */
-  SHARDQ_TRANSPORT_NCCL = 2    /* refused with SHARDQ_INVALID so far */
+  /* Grouped sends of NCCL (libnccl.so.2, or what the environment's SHARDQ_NCCL
+   * names). Calls of generated code then wait for the stream, unless it is
+   * captured. */
+  SHARDQ_TRANSPORT_NCCL = 2
 };
 
 typedef struct shardq_comm_options {
@@ -213,6 +218,9 @@ typedef struct shardq_comm_options {
   /* Temporary memory of each slot to begin with. It grows on demand, but not
    * while a stream is captured. */
   uint64_t arena_bytes;
+  /* A name of this rank's host: ranks with other names are taken for ranks on
+   * other hosts. NULL is the empty name. */
+  const char *host;
 } shardq_comm_options;
 
 /* Makes this rank's heap, meets the other ranks, maps their heaps and checks
@@ -239,6 +247,12 @@ SHARDQ_API int32_t shardq_comm_slots(const shardq_comm *comm);
 /* The context of a slot, the same one each time; NULL if there is no such
  * slot. Any thread. */
 SHARDQ_API shardq_context *shardq_comm_context(shardq_comm *comm, int32_t slot);
+
+/* How rows travel, SHARDQ_TRANSPORT_DIRECT or _NCCL, and in a sentence for a
+ * log why so, the same on all ranks: "nccl 2.28.9: rank 1 and rank 0 are on
+ * different hosts". -1 for NULL. Any thread. */
+SHARDQ_API int32_t shardq_comm_transport(const shardq_comm *comm, char *why,
+                                         size_t why_size);
 
 /* Ends the group: every rank's exchanges return with SHARDQ_ABORTED, naming
  * this rank. No effect after an earlier error. Any thread. */
@@ -420,6 +434,24 @@ SHARDQ_API void shardq_rt_begin(shardq_context *context, void *stream);
 
 /* Ends a call; the status so far known on the host, without waiting. */
 SHARDQ_API int32_t shardq_rt_end(shardq_context *context);
+
+/* 1 where NCCL carries the rows of an exchange. Its kernels then are: one that
+ * packs rows for others into `outbox` and writes own ones to the inbox, one
+ * that announces; shardq_rt_transfer; one that waits, one that unpacks. */
+SHARDQ_API int32_t shardq_rt_is_carried(shardq_context *context);
+
+/* Carries the rows that were announced on `channel`. The rows for member i of
+ * the group begin at row `i * rows` of `outbox`, those from it at that row of
+ * `landing`; both are device memory for `rows` rows of `row_bytes` from each
+ * member. What was announced is compared first: where a pair of ranks differs
+ * nothing moves, and the error is recorded. Waits for the stream. While that is
+ * captured, all `rows` of each member travel, and the comparison is left to the
+ * kernel that waits. SHARDQ_INVALID is recorded where nothing is carried. */
+SHARDQ_API void shardq_rt_transfer(shardq_context *context, int32_t channel,
+                                   int32_t operation, int64_t group_first,
+                                   int64_t group_stride, int64_t group_size,
+                                   const void *outbox, void *landing,
+                                   int64_t rows, int64_t row_bytes);
 
 /* What kernels take as their context: an address on the device; NULL where
  * buffers are on the host. */

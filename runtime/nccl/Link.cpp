@@ -1,0 +1,81 @@
+//===- Link.cpp - One NCCL communicator that does not block ---------------===//
+
+#include "Link.h"
+
+#include <time.h>
+
+using namespace shardq;
+using namespace shardq::nccl;
+
+static Result orError(Result first, Result second) {
+  return first != kSuccess && first != kInProgress ? first : second;
+}
+
+Result Link::open(int32_t rank, int32_t world, const UniqueId &id) {
+  std::lock_guard<std::mutex> lock(mutex);
+  Config config;
+  return library.initRank(&communicator, world, id, rank, &config);
+}
+
+Result Link::state() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!communicator)
+    return kAborted;
+  Result state = kSuccess;
+  return orError(library.getAsyncError(communicator, &state), state);
+}
+
+Result Link::enqueue(const std::vector<Parcel> &parcels, cuda::Stream stream) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!communicator)
+    return kAborted;
+  Result result = library.groupStart();
+  for (const Parcel &parcel : parcels) {
+    if (parcel.sourceBytes)
+      result = orError(
+          result, library.send(reinterpret_cast<const void *>(parcel.source),
+                               parcel.sourceBytes, kBytes, parcel.peer,
+                               communicator, stream));
+    if (parcel.targetBytes)
+      result = orError(result,
+                       library.receive(reinterpret_cast<void *>(parcel.target),
+                                       parcel.targetBytes, kBytes, parcel.peer,
+                                       communicator, stream));
+  }
+  // Also after an error: the group belongs to the thread.
+  return orError(result, library.groupEnd());
+}
+
+void Link::finish(const Deadline &deadline) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!communicator)
+      return;
+    Result result = library.finalize(communicator);
+    while (result == kInProgress && !deadline.passed()) {
+      timespec nap{0, 200'000};
+      nanosleep(&nap, nullptr);
+      Result state = kSuccess;
+      result = orError(library.getAsyncError(communicator, &state), state);
+    }
+    if (result == kSuccess) {
+      library.destroy(communicator);
+      communicator = nullptr;
+    }
+  }
+  abort();
+}
+
+void Link::abort() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (communicator)
+    library.abort(communicator);
+  communicator = nullptr;
+}
+
+std::string Link::describe(const char *call, Result result) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (result == kAborted)
+    return "the communicator was aborted";
+  return library.failed(call, result, communicator).text;
+}
