@@ -49,6 +49,7 @@ struct RankResult {
   int64_t elapsedMs;
   int64_t value;
   char message[512];
+  char note[256]; // what else the body has to say
 };
 
 /// Body of a rank: fills in `correct` and `value`; status, error and message

@@ -55,7 +55,9 @@ static constexpr shardq_gpu_kernel kKernels[] = {
     {"shardq_test_counts", 32, 0},  {"shardq_test_push", 128, 0},
     {"shardq_test_signal", 64, 0},  {"shardq_test_wait", 64, 0},
     {"shardq_test_verify", 128, 0}, {"shardq_test_next", 1, 0},
-    {"shardq_test_clean", 256, 0},  {"shardq_test_admit", 32, 1024}};
+    {"shardq_test_clean", 256, 0},  {"shardq_test_admit", 32, 1024},
+    {"shardq_test_pack", 128, 0},   {"shardq_test_announce", 64, 0},
+    {"shardq_test_unpack", 128, 0}};
 
 const shardq_gpu_image shardq::test::kTestImage = {
     sizeof(shardq_gpu_image),
@@ -146,14 +148,36 @@ void CudaRank::exchange(int32_t channel, int32_t operation) {
 
   void *counts[] = {&device, &round, &maxRows, &sent, &expected};
   shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
-  void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
-  shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
-  void *signal[] = {&device, &channel, &operation, &first,
-                    &stride, &world,   &sent};
-  shardq_rt_launch(context, &kTestImage, kTestSignal, 1, signal);
+  // One program serves both transports.
+  bool isCarried = shardq_rt_is_carried(context);
+  void *outbox = nullptr, *landing = nullptr;
+  if (isCarried) {
+    outbox = shardq_rt_alloc(context, world * maxRows * kRowBytes);
+    landing = shardq_rt_alloc(context, world * maxRows * kRowBytes);
+    void *pack[] = {&device,  &channel, &operation, &round,
+                    &maxRows, &sent,    &outbox};
+    shardq_rt_launch(context, &kTestImage, kTestPack, 2 * world, pack);
+    void *announce[] = {&device, &channel, &operation, &first,
+                        &stride, &world,   &sent,      &expected};
+    shardq_rt_launch(context, &kTestImage, kTestAnnounce, 1, announce);
+    shardq_rt_transfer(context, channel, operation, first, stride, world,
+                       outbox, landing, maxRows, kRowBytes);
+  } else {
+    void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
+    shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
+    void *signal[] = {&device, &channel, &operation, &first,
+                      &stride, &world,   &sent};
+    shardq_rt_launch(context, &kTestImage, kTestSignal, 1, signal);
+  }
   void *wait[] = {&device, &channel, &operation, &first,
                   &stride, &world,   &expected};
   shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
+  if (isCarried) {
+    void *unpack[] = {&device, &channel, &maxRows, &expected, &landing};
+    shardq_rt_launch(context, &kTestImage, kTestUnpack, 2 * world, unpack);
+    shardq_rt_free(context, landing);
+    shardq_rt_free(context, outbox);
+  }
   void *verify[] = {&device, &channel, &round, &maxRows, &expected, &wrong};
   shardq_rt_launch(context, &kTestImage, kTestVerify, world, verify);
   void *next[] = {&round};

@@ -503,6 +503,7 @@ TEST_F(Cuda, LostWritesAreNoticed) {
     RankOptions options;
     options.adjust = [](int32_t, shardq_comm_options &comm) {
       comm.memory = SHARDQ_MEMORY_CUDA;
+      comm.transport = SHARDQ_TRANSPORT_DIRECT;
     };
     for (const RankResult &result : runThreads(
              2, plan.plan, options, [](shardq_comm *, RankResult &) {})) {
@@ -548,6 +549,8 @@ static void chooseDriver() {
     return;
   std::fprintf(stderr, "no CUDA driver: tests run on %s\n", fake.c_str());
   setenv("SHARDQ_CUDA_DRIVER", fake.c_str(), 1);
+  // NCCL's functions are in it, too.
+  setenv("SHARDQ_NCCL", fake.c_str(), 0);
 }
 
 int main(int argc, char **argv) {
@@ -555,7 +558,7 @@ int main(int argc, char **argv) {
   // Ranks that share a device need a hardware queue for each of their streams:
   // in one queue, a wait would hold up the signal that it waits for.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  if (argc == 6 && std::strcmp(argv[1], "--rank") == 0)
+  if (argc == 7 && std::strcmp(argv[1], "--rank") == 0)
     return rankMain(argv);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -12,11 +12,13 @@
 // The environment changes it:
 //   SHARDQ_FAKE_DEVICES   number of devices, 2 without it
 //   SHARDQ_FAKE_MEMORY    bytes of a device; allocations beyond fail
+//   SHARDQ_FAKE_NO_PEERS  a device gives no other one access to its memory
 //   SHARDQ_FAKE_LOSE      "store", "copy" or "copy2d": the write check's writes
 //                         of that kind go nowhere
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeStream.h"
 #include "TestKernels.h"
 #include "cuda/Driver.h"
 #include "device/Intrinsics.h"
@@ -185,6 +187,9 @@ static FunctionObject kernels[] = {
     {"shardq_test_next", wrap(shardq_test_next)},
     {"shardq_test_clean", wrap(shardq_test_clean)},
     {"shardq_test_admit", wrap(shardq_test_admit)},
+    {"shardq_test_pack", wrap(shardq_test_pack)},
+    {"shardq_test_announce", wrap(shardq_test_announce)},
+    {"shardq_test_unpack", wrap(shardq_test_unpack)},
 };
 
 //===--- Streams and graphs -----------------------------------------------===//
@@ -287,6 +292,7 @@ State &state() {
 thread_local ContextHandle currentContext = nullptr;
 
 constexpr Result kInvalidValue = 1;
+constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kInvalidHandle = 400;
 constexpr Result kNotFound = 500;
@@ -302,9 +308,7 @@ bool loses(const char *way) {
   return text && std::strcmp(text, way) == 0;
 }
 
-Result enqueue(Stream stream, Work work) {
-  if (!currentContext)
-    return kInvalidContext;
+void enqueueAnyway(Stream stream, Work work) {
   if (!stream) {
     std::lock_guard<std::mutex> lock(state().mutex);
     if (!state().defaultStream) {
@@ -314,6 +318,12 @@ Result enqueue(Stream stream, Work work) {
     stream = state().defaultStream;
   }
   stream->enqueue(std::move(work));
+}
+
+Result enqueue(Stream stream, Work work) {
+  if (!currentContext)
+    return kInvalidContext;
+  enqueueAnyway(stream, std::move(work));
   return kSuccess;
 }
 
@@ -370,6 +380,10 @@ Result deleteMemory(Address address) {
 }
 
 } // namespace
+
+void fake::enqueue(Stream stream, std::function<void()> work) {
+  enqueueAnyway(stream, std::move(work));
+}
 
 //===--- The driver's functions -------------------------------------------===//
 
@@ -520,6 +534,8 @@ FAKE Result cuMemSetAccess(Address address, size_t bytes,
       return kInvalidValue;
   if (count == 0)
     return kInvalidValue;
+  if (count > 1 && std::getenv("SHARDQ_FAKE_NO_PEERS"))
+    return kInvalidDevice;
   return mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) == 0
              ? kSuccess
              : kInvalidValue;
@@ -647,6 +663,12 @@ FAKE Result cuStreamSynchronize(Stream stream) {
 }
 
 FAKE Result cuStreamQuery(Stream stream) {
+  if (!stream) {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    stream = state().defaultStream;
+  }
+  if (!stream)
+    return kSuccess;
   if (stream->capture)
     return kCaptureUnsupported;
   return stream->isIdle() ? kSuccess : kNotReady;

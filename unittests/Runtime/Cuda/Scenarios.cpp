@@ -128,6 +128,20 @@ static void faulty(shardq_comm *comm, const TestPlan &plan,
     sleepMs(1);
 }
 
+/// The same in a graph that is replayed.
+static void faultyGraph(shardq_comm *comm, const TestPlan &plan,
+                        RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  CapturedGraph captured = rank.capture([&] { rank.layer(); });
+  for (int i = 0; i != 4; ++i)
+    captured.launch(rank.stream);
+  result.correct = static_cast<bool>(captured) && rank.synchronize() &&
+                   rank.countClean(1) == 0;
+  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
 /// One rank destroys its communicator while the others wait for it.
 static void leaving(shardq_comm *comm, const TestPlan &plan,
                     RankResult &result) {
@@ -195,6 +209,15 @@ static const Scenario kScenarios[] = {
      30'000,
      "operation=0,epoch=2,action=wrong-operation",
      faulty},
+    {"faulty", {1, 1}, 1, 30'000, "", faulty},
+    {"hanging", {1, 1}, 1, 0, "", faulty},
+    {"graph-wrong-rows",
+     {1, 1},
+     1,
+     30'000,
+     "operation=1,epoch=3,action=wrong-rows",
+     faultyGraph},
+    {"graph-stall", {1, 1}, 1, 0, "epoch=3,action=stall", faultyGraph},
     {"kill", {1, 1}, 1, 30'000, "operation=1,epoch=3,action=kill", faulty},
 };
 
@@ -219,7 +242,7 @@ namespace {
 
 /// A scenario for a number of ranks.
 struct Run {
-  Run(const char *name, int32_t world)
+  Run(const char *name, int32_t world, int32_t transport)
       : scenario(*findScenario(name)),
         plan(world, kMaxRows, scenario.slots, scenario.generations) {
     if (*scenario.fault)
@@ -227,10 +250,11 @@ struct Run {
     options.fault = fault.c_str();
     options.deadlineMs =
         scenario.deadlineMs ? scenario.deadlineMs : shortDeadlineMs();
-    options.adjust = [](int32_t rank, shardq_comm_options &comm) {
+    options.adjust = [transport](int32_t rank, shardq_comm_options &comm) {
       comm.memory = SHARDQ_MEMORY_CUDA;
       comm.cuda_device = deviceOf(rank);
-      comm.arena_bytes = 1 << 16;
+      comm.arena_bytes = 1 << 18;
+      comm.transport = transport;
     };
     body = [this](shardq_comm *comm, RankResult &result) {
       scenario.body(comm, plan, result);
@@ -246,9 +270,9 @@ struct Run {
 
 } // namespace
 
-std::vector<RankResult> shardq::test::runOnThreads(const char *name,
-                                                   int32_t world) {
-  Run run(name, world);
+std::vector<RankResult>
+shardq::test::runOnThreads(const char *name, int32_t world, int32_t transport) {
+  Run run(name, world, transport);
   ThreadRoom room(world);
   return runThreads(world, run.plan.plan, run.options, run.body);
 }
@@ -260,9 +284,10 @@ static std::string resultPath(const std::string &directory, int32_t rank) {
 int shardq::test::rankMain(char **argv) {
   int32_t rank = std::atoi(argv[3]), world = std::atoi(argv[4]);
   std::string directory = argv[5];
+  int32_t transport = std::atoi(argv[6]);
   // A hang is a failed test, not a stuck one.
   alarm(120);
-  Run run(argv[2], world);
+  Run run(argv[2], world, transport);
   shardq_bootstrap *bootstrap = nullptr;
   shardq_bootstrap_files(directory.c_str(), rank, world, &bootstrap);
   RankResult result{};
@@ -276,13 +301,18 @@ int shardq::test::rankMain(char **argv) {
 }
 
 std::vector<RankResult> shardq::test::runOnProcesses(const char *name,
-                                                     int32_t world) {
+                                                     int32_t world,
+                                                     int32_t transport) {
   TemporaryDirectory directory;
   std::vector<pid_t> children;
   for (int32_t rank = 0; rank != world; ++rank) {
-    std::string words[] = {
-        "/proc/self/exe",      "--rank",        name, std::to_string(rank),
-        std::to_string(world), directory.path()};
+    std::string words[] = {"/proc/self/exe",
+                           "--rank",
+                           name,
+                           std::to_string(rank),
+                           std::to_string(world),
+                           directory.path(),
+                           std::to_string(transport)};
     std::vector<char *> arguments;
     for (std::string &word : words)
       arguments.push_back(word.data());

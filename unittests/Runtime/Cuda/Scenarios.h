@@ -30,10 +30,14 @@ int deviceOf(int32_t rank);
 /// The rank that lags behind, or has the fault, where one does.
 int32_t oddRank(int32_t world);
 
-std::vector<RankResult> runOnThreads(const char *name, int32_t world);
-std::vector<RankResult> runOnProcesses(const char *name, int32_t world);
+std::vector<RankResult> runOnThreads(const char *name, int32_t world,
+                                     int32_t transport = SHARDQ_TRANSPORT_AUTO);
+std::vector<RankResult>
+runOnProcesses(const char *name, int32_t world,
+               int32_t transport = SHARDQ_TRANSPORT_AUTO);
 
-/// What such a process does: argv is "--rank scenario rank world directory".
+/// What such a process does: argv is "--rank scenario rank world directory
+/// transport".
 int rankMain(char **argv);
 
 } // namespace shardq::test

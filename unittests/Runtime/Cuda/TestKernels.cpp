@@ -50,6 +50,59 @@ SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
   }
 }
 
+/// The same where NCCL carries the rows: those for each peer into its part of
+/// the outbox, own ones into the inbox.
+SHARDQ_TEST_KERNEL void shardq_test_pack(const DeviceContext *context,
+                                         int32_t channel, int32_t operation,
+                                         const uint64_t *round, int64_t maxRows,
+                                         const int64_t *sent, char *outbox) {
+  if (!shardq_device_ok(context) ||
+      !shardq_device_admit(context, channel, operation,
+                           context->world * maxRows, kRowBytes))
+    return;
+  char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 0));
+  for (int64_t peer = blockIndex(); peer < context->world;
+       peer += blockCount()) {
+    char *place = peer == context->rank ? inbox : outbox;
+    uint64_t *target =
+        reinterpret_cast<uint64_t *>(place + peer * maxRows * kRowBytes);
+    for (int64_t word = threadIndex(); word < sent[peer] * kRowWords;
+         word += blockThreads())
+      target[word] = wordBetween(*round, context->rank, peer, word);
+  }
+}
+
+SHARDQ_TEST_KERNEL void shardq_test_announce(const DeviceContext *context,
+                                             int32_t channel, int32_t operation,
+                                             int64_t first, int64_t stride,
+                                             int64_t size, const int64_t *rows,
+                                             const int64_t *wanted) {
+  shardq_device_announce(context, channel, operation, first, stride, size, rows,
+                         wanted);
+}
+
+/// What came from each peer, into its block of the inbox.
+SHARDQ_TEST_KERNEL void shardq_test_unpack(const DeviceContext *context,
+                                           int32_t channel, int64_t maxRows,
+                                           const int64_t *expected,
+                                           const char *landing) {
+  if (!shardq_device_ok(context))
+    return;
+  char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 1));
+  for (int64_t peer = blockIndex(); peer < context->world;
+       peer += blockCount()) {
+    if (peer == context->rank)
+      continue;
+    int64_t begin = peer * maxRows * kRowBytes;
+    const uint64_t *source =
+        reinterpret_cast<const uint64_t *>(landing + begin);
+    uint64_t *target = reinterpret_cast<uint64_t *>(inbox + begin);
+    for (int64_t word = threadIndex(); word < expected[peer] * kRowWords;
+         word += blockThreads())
+      target[word] = source[word];
+  }
+}
+
 SHARDQ_TEST_KERNEL void shardq_test_signal(const DeviceContext *context,
                                            int32_t channel, int32_t operation,
                                            int64_t first, int64_t stride,

@@ -21,6 +21,19 @@ SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
                                          int32_t channel, int32_t operation,
                                          const uint64_t *round, int64_t maxRows,
                                          const int64_t *sent);
+SHARDQ_TEST_KERNEL void shardq_test_pack(const DeviceContext *context,
+                                         int32_t channel, int32_t operation,
+                                         const uint64_t *round, int64_t maxRows,
+                                         const int64_t *sent, char *outbox);
+SHARDQ_TEST_KERNEL void shardq_test_announce(const DeviceContext *context,
+                                             int32_t channel, int32_t operation,
+                                             int64_t first, int64_t stride,
+                                             int64_t size, const int64_t *rows,
+                                             const int64_t *wanted);
+SHARDQ_TEST_KERNEL void shardq_test_unpack(const DeviceContext *context,
+                                           int32_t channel, int64_t maxRows,
+                                           const int64_t *expected,
+                                           const char *landing);
 SHARDQ_TEST_KERNEL void shardq_test_signal(const DeviceContext *context,
                                            int32_t channel, int32_t operation,
                                            int64_t first, int64_t stride,
@@ -50,7 +63,10 @@ enum TestKernel : int32_t {
   kTestVerify,
   kTestNext,
   kTestClean,
-  kTestAdmit
+  kTestAdmit,
+  kTestPack,
+  kTestAnnounce,
+  kTestUnpack
 };
 
 #endif // SHARDQ_UNITTESTS_RUNTIME_CUDA_TESTKERNELS_H

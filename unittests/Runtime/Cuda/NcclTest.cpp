@@ -1,0 +1,417 @@
+//===- NcclTest.cpp - Exchanges that NCCL carries -------------------------===//
+//
+// The programs of CudaTest.cpp once more, over NCCL; skipped without one. A
+// real NCCL wants a device for each rank.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaRank.h"
+#include "Scenarios.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace shardq;
+using namespace shardq::test;
+
+namespace {
+
+enum class Kind { Threads, Processes };
+
+/// Sets a variable for a test.
+class Variable {
+public:
+  Variable(const char *name, const std::string &value) : name(name) {
+    if (const char *text = std::getenv(name))
+      before = text;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (before.empty())
+      unsetenv(name);
+    else
+      setenv(name, before.c_str(), 1);
+  }
+  Variable(const Variable &) = delete;
+
+private:
+  const char *name;
+  std::string before;
+};
+
+class Nccl : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string why;
+    devices = countCudaDevices(why);
+    if (devices == 0)
+      GTEST_SKIP() << "no CUDA device: " << why;
+    const nccl::Library *library = nullptr;
+    if (Outcome outcome = nccl::Library::get(library); outcome.failed())
+      GTEST_SKIP() << outcome.text;
+  }
+
+  static bool isFake() {
+    const char *path = std::getenv("SHARDQ_NCCL");
+    return path && std::strstr(path, "libShardQFakeCuda");
+  }
+
+  void expectCorrect(const std::vector<RankResult> &results) {
+    for (const RankResult &result : results) {
+      EXPECT_TRUE(result.ran);
+      EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+      EXPECT_EQ(result.status, SHARDQ_OK) << result.message;
+      EXPECT_TRUE(result.correct) << result.value;
+    }
+  }
+
+  /// All ranks but `without` report the same.
+  void expectFailure(const std::vector<RankResult> &results,
+                     shardq_status status, int32_t culprit,
+                     const std::string &text, int32_t without = -1) {
+    for (size_t rank = 0; rank != results.size(); ++rank) {
+      const RankResult &result = results[rank];
+      if (static_cast<int32_t>(rank) == without)
+        continue;
+      EXPECT_TRUE(result.ran) << "rank " << rank;
+      EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+      EXPECT_EQ(result.status, status) << "rank " << rank << result.message;
+      EXPECT_EQ(result.error.culprit, culprit) << result.message;
+      EXPECT_NE(std::string(result.message).find(text), std::string::npos)
+          << result.message;
+      EXPECT_TRUE(result.correct) << "rank " << rank << ' ' << result.value;
+    }
+  }
+
+  /// All ranks fail to be made, alike.
+  void expectRefused(const std::vector<RankResult> &results,
+                     shardq_status status, const std::string &text) {
+    for (const RankResult &result : results) {
+      EXPECT_EQ(result.created, status) << result.message;
+      EXPECT_NE(std::string(result.message).find(text), std::string::npos)
+          << result.message;
+    }
+  }
+
+  int devices = 0;
+};
+
+class NcclRanks : public Nccl,
+                  public testing::WithParamInterface<std::pair<Kind, int32_t>> {
+protected:
+  void SetUp() override {
+    Nccl::SetUp();
+    if (!IsSkipped() && !isFake() && devices < world())
+      GTEST_SKIP() << "NCCL wants " << world() << " devices";
+  }
+
+  int32_t world() const { return GetParam().second; }
+
+  std::vector<RankResult> run(const char *scenario) {
+    return GetParam().first == Kind::Threads
+               ? runOnThreads(scenario, world(), SHARDQ_TRANSPORT_NCCL)
+               : runOnProcesses(scenario, world(), SHARDQ_TRANSPORT_NCCL);
+  }
+
+  std::string odd() const { return "rank " + std::to_string(oddRank(world())); }
+};
+
+} // namespace
+
+//===--- The programs of direct exchanges ---------------------------------===//
+
+TEST_P(NcclRanks, LayersBackToBack) { expectCorrect(run("layers")); }
+TEST_P(NcclRanks, LoneExchangeInTwoGenerations) { expectCorrect(run("lone")); }
+TEST_P(NcclRanks, GraphReplays) { expectCorrect(run("graph")); }
+TEST_P(NcclRanks, SlotsOnTwoStreams) { expectCorrect(run("slots")); }
+TEST_P(NcclRanks, DelayedRank) { expectCorrect(run("delayed")); }
+
+TEST_P(NcclRanks, DeadlineNamesTheRank) {
+  expectFailure(run("deadline"), SHARDQ_DEADLINE, oddRank(world()),
+                odd() + " last seen at 1");
+}
+
+TEST_P(NcclRanks, RankLeaves) {
+  expectFailure(run("leaving"), SHARDQ_PEER_LEFT, oddRank(world()),
+                odd() + " left the group", oddRank(world()));
+}
+
+TEST_P(NcclRanks, AbortEndsGroups) {
+  expectFailure(run("aborting"), SHARDQ_ABORTED, oddRank(world()),
+                odd() + " aborted the group");
+}
+
+TEST_P(NcclRanks, CapacityIsChecked) {
+  expectFailure(run("capacity"), SHARDQ_CAPACITY, oddRank(world()),
+                odd() + " has 1000000 rows for the inbox of");
+}
+
+TEST_P(NcclRanks, FaultStall) {
+  expectFailure(run("stall"), SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(NcclRanks, FaultDropFlag) {
+  expectFailure(run("drop-flag"), SHARDQ_DEADLINE, oddRank(world()),
+                "whose signal did not arrive");
+}
+
+TEST_P(NcclRanks, FaultWrongRows) {
+  expectFailure(run("wrong-rows"), SHARDQ_WRONG_ROWS, oddRank(world()),
+                odd() + " pushed");
+}
+
+TEST_P(NcclRanks, FaultWrongOperation) {
+  expectFailure(run("wrong-operation"), SHARDQ_WRONG_OPERATION,
+                oddRank(world()), odd() + " ran out exchange 1 of @test");
+}
+
+TEST_P(NcclRanks, FaultWrongRowsInAGraph) {
+  expectFailure(run("graph-wrong-rows"), SHARDQ_WRONG_ROWS, oddRank(world()),
+                odd() + " pushed");
+}
+
+TEST_P(NcclRanks, FaultStallInAGraph) {
+  expectFailure(run("graph-stall"), SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(NcclRanks, FaultKill) {
+  if (GetParam().first == Kind::Threads)
+    GTEST_SKIP() << "threads die together";
+  expectFailure(run("kill"), SHARDQ_PEER_DEAD, oddRank(world()),
+                odd() + " died", oddRank(world()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, NcclRanks,
+    testing::Values(std::pair(Kind::Threads, 2), std::pair(Kind::Threads, 3),
+                    std::pair(Kind::Threads, 4), std::pair(Kind::Threads, 8),
+                    std::pair(Kind::Processes, 2),
+                    std::pair(Kind::Processes, 3),
+                    std::pair(Kind::Processes, 4)),
+    [](const auto &info) {
+      return (info.param.first == Kind::Threads ? "threads_" : "processes_") +
+             std::to_string(info.param.second);
+    });
+
+//===--- Which transport --------------------------------------------------===//
+
+namespace {
+
+RankOptions
+onGpus(std::function<void(int32_t, shardq_comm_options &)> adjust = {}) {
+  RankOptions options;
+  options.adjust = [adjust](int32_t rank, shardq_comm_options &comm) {
+    comm.memory = SHARDQ_MEMORY_CUDA;
+    comm.cuda_device = deviceOf(rank);
+    if (adjust)
+      adjust(rank, comm);
+  };
+  return options;
+}
+
+/// Tells what transport there is.
+void tell(shardq_comm *comm, RankResult &result) {
+  char why[256] = "";
+  result.value = shardq_comm_transport(comm, why, sizeof(why));
+  result.correct = true;
+  std::strncpy(result.note, why, sizeof(result.note) - 1);
+}
+
+void expectTransport(const std::vector<RankResult> &results, int64_t transport,
+                     const std::string &why) {
+  for (const RankResult &result : results) {
+    EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+    EXPECT_EQ(result.value, transport) << result.note;
+    EXPECT_STREQ(result.note, why.c_str());
+  }
+}
+
+class NcclChoice : public Nccl {
+protected:
+  void SetUp() override {
+    Nccl::SetUp();
+    if (!IsSkipped() && !isFake())
+      GTEST_SKIP() << "needs the fake driver";
+  }
+
+  TestPlan plan{3, 4};
+};
+
+} // namespace
+
+TEST_F(NcclChoice, DirectOnOneHost) {
+  expectTransport(runThreads(3, plan.plan, onGpus(), tell),
+                  SHARDQ_TRANSPORT_DIRECT,
+                  "direct: all ranks are on one host, and what each wrote into "
+                  "the GPU memory of the others arrived");
+}
+
+TEST_F(NcclChoice, HostMemory) {
+  expectTransport(runThreads(3, plan.plan, {}, tell), SHARDQ_TRANSPORT_DIRECT,
+                  "direct: ranks share the memory of the host");
+}
+
+TEST_F(NcclChoice, AskedFor) {
+  RankOptions options = onGpus([](int32_t, shardq_comm_options &comm) {
+    comm.transport = SHARDQ_TRANSPORT_NCCL;
+  });
+  expectTransport(runThreads(3, plan.plan, options, tell),
+                  SHARDQ_TRANSPORT_NCCL, "nccl 2.28.9: asked for");
+  options = onGpus([](int32_t, shardq_comm_options &comm) {
+    comm.transport = SHARDQ_TRANSPORT_DIRECT;
+  });
+  expectTransport(runThreads(3, plan.plan, options, tell),
+                  SHARDQ_TRANSPORT_DIRECT, "direct: asked for");
+}
+
+TEST_F(NcclChoice, OtherHosts) {
+  static const char *const kNames[] = {"a", "a", "b"};
+  RankOptions options = onGpus([](int32_t rank, shardq_comm_options &comm) {
+    comm.host = kNames[rank];
+  });
+  expectTransport(runThreads(3, plan.plan, options, tell),
+                  SHARDQ_TRANSPORT_NCCL,
+                  "nccl 2.28.9: rank 2 and rank 0 are on different hosts");
+  options = onGpus([](int32_t rank, shardq_comm_options &comm) {
+    comm.host = kNames[rank];
+    comm.transport = SHARDQ_TRANSPORT_DIRECT;
+  });
+  expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_UNREACHABLE,
+                "transport is direct, but rank 2 and rank 0 are on different "
+                "hosts");
+  options = {};
+  options.adjust = [](int32_t rank, shardq_comm_options &comm) {
+    comm.host = kNames[rank];
+  };
+  expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_MISMATCH,
+                "rank 2 and rank 0 are on different hosts, \"b\" and \"a\", "
+                "with buffers in host memory");
+}
+
+TEST_F(NcclChoice, LostWrites) {
+  for (const char *lost : {"store", "copy", "copy2d"}) {
+    Variable loss("SHARDQ_FAKE_LOSE", lost);
+    for (const RankResult &result : runThreads(3, plan.plan, onGpus(), tell)) {
+      EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+      EXPECT_EQ(result.value, SHARDQ_TRANSPORT_NCCL);
+      EXPECT_NE(
+          std::string(result.note)
+              .find("nccl 2.28.9: what rank 0 wrote into the GPU memory of "
+                    "rank 0 by"),
+          std::string::npos)
+          << result.note;
+    }
+    RankOptions direct = onGpus([](int32_t, shardq_comm_options &comm) {
+      comm.transport = SHARDQ_TRANSPORT_DIRECT;
+    });
+    expectRefused(runThreads(3, plan.plan, direct, tell), SHARDQ_UNREACHABLE,
+                  "did not arrive");
+  }
+}
+
+TEST_F(NcclChoice, NoMapping) {
+  Variable refusal("SHARDQ_FAKE_NO_PEERS", "1");
+  for (const RankResult &result : runThreads(3, plan.plan, onGpus(), tell)) {
+    EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+    EXPECT_EQ(result.value, SHARDQ_TRANSPORT_NCCL);
+    EXPECT_NE(std::string(result.note).find("out of reach"), std::string::npos)
+        << result.note;
+  }
+}
+
+TEST_F(NcclChoice, TransportsDiffer) {
+  RankOptions options = onGpus([](int32_t rank, shardq_comm_options &comm) {
+    comm.transport = rank == 1 ? SHARDQ_TRANSPORT_NCCL : SHARDQ_TRANSPORT_AUTO;
+  });
+  expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_MISMATCH,
+                "rank 1 and rank 0 differ in transport: 2 and 0");
+}
+
+TEST_F(NcclChoice, BytesThatDoNotArrive) {
+  Variable loss("SHARDQ_FAKE_NCCL_LOSE", "1");
+  RankOptions options = onGpus([](int32_t, shardq_comm_options &comm) {
+    comm.transport = SHARDQ_TRANSPORT_NCCL;
+  });
+  expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_UNREACHABLE,
+                "what rank 1 sent to rank 0 through NCCL did not arrive");
+}
+
+TEST_F(NcclChoice, PeerThatHangsAtTheBeginning) {
+  Variable stall("SHARDQ_FAKE_NCCL_STALL", "1:0");
+  RankOptions options = onGpus([](int32_t, shardq_comm_options &comm) {
+    comm.transport = SHARDQ_TRANSPORT_NCCL;
+  });
+  options.rendezvousMs = 1000;
+  expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_SYSTEM,
+                "did not finish the first words of NCCL in time");
+}
+
+TEST_F(NcclChoice, AlternateCalls) {
+  // The transfer of a program for NCCL where rows go straight to peers.
+  runThreads(3, plan.plan, onGpus(), [&](shardq_comm *comm, RankResult &) {
+    shardq_context *context = shardq_comm_context(comm, 0);
+    EXPECT_EQ(shardq_rt_is_carried(context), 0);
+    shardq_rt_begin(context, nullptr);
+    shardq_rt_transfer(context, 0, 0, 0, 1, 3, nullptr, nullptr, 0, 0);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+    char text[256] = "";
+    EXPECT_EQ(shardq_context_status(context, text, sizeof(text)),
+              SHARDQ_INVALID);
+    EXPECT_NE(std::string(text).find("rows go straight to peers"),
+              std::string::npos)
+        << text;
+  });
+}
+
+TEST_F(NcclChoice, NoLibrary) {
+  // In processes of their own, which have not opened one yet.
+  {
+    Variable path("SHARDQ_NCCL", "/nowhere/libnccl.so.2");
+    expectRefused(runOnProcesses("layers", 2, SHARDQ_TRANSPORT_NCCL),
+                  SHARDQ_UNREACHABLE, "rank 0: no NCCL: /nowhere/libnccl.so.2");
+    expectCorrect(runOnProcesses("layers", 2, SHARDQ_TRANSPORT_DIRECT));
+    Variable loss("SHARDQ_FAKE_LOSE", "store");
+    expectRefused(runOnProcesses("layers", 2, SHARDQ_TRANSPORT_AUTO),
+                  SHARDQ_UNREACHABLE,
+                  "it is needed, why: what rank 0 wrote into the GPU memory");
+  }
+  {
+    Variable path("SHARDQ_NCCL", "libm.so.6");
+    expectRefused(runOnProcesses("layers", 2, SHARDQ_TRANSPORT_NCCL),
+                  SHARDQ_UNREACHABLE,
+                  "the NCCL libm.so.6 is too old: it has no ncclGetVersion");
+  }
+  Variable version("SHARDQ_FAKE_NCCL_VERSION", "21300");
+  expectRefused(runOnProcesses("layers", 2, SHARDQ_TRANSPORT_NCCL),
+                SHARDQ_UNREACHABLE, "is of version 21300, expected 21400");
+}
+
+TEST(NcclLibrary, ApiOfNothing) {
+  char text[64] = "?";
+  EXPECT_EQ(shardq_comm_transport(nullptr, text, sizeof(text)), -1);
+  EXPECT_STREQ(text, "comm is NULL");
+  EXPECT_EQ(shardq_rt_is_carried(nullptr), 0);
+  shardq_rt_transfer(nullptr, 0, 0, 0, 1, 1, nullptr, nullptr, 0, 0);
+}
+
+//===--- What NCCL itself does --------------------------------------------===//
+
+TEST_F(NcclChoice, AsynchronousError) {
+  // The first group is the rendezvous'.
+  Variable error("SHARDQ_FAKE_NCCL_ERROR", "2:4");
+  expectFailure(runOnThreads("faulty", 3, SHARDQ_TRANSPORT_NCCL), SHARDQ_SYSTEM,
+                2, "rank 2: NCCL failed in slot 0: remote error (6)");
+}
+
+TEST_F(NcclChoice, DataThatHangs) {
+  // Lines arrive, the rows of the second exchange do not. All have begun it, so
+  // nobody can say who is late, but everybody ends.
+  Variable stall("SHARDQ_FAKE_NCCL_STALL", "2:4");
+  for (const RankResult &result :
+       runOnThreads("hanging", 3, SHARDQ_TRANSPORT_NCCL)) {
+    EXPECT_EQ(result.status, SHARDQ_DEADLINE) << result.message;
+    EXPECT_TRUE(result.correct);
+  }
+}
