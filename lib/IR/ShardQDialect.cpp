@@ -8,7 +8,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
-#include "shardq/IR/ShardQ.h"
+#include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -43,6 +43,10 @@ void ShardQDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "shardq/IR/ShardQOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "shardq/IR/ShardQCarrierOps.cpp.inc"
       >();
   addInterfaces<ShardQInliner>();
   declarePromisedInterfaces<

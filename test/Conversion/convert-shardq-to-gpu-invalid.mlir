@@ -417,3 +417,40 @@ func.func @f(%q: memref<?x2x8xf32, strided<[32, 16, 2]>>, %ids: memref<?xi32>, %
       : (memref<?x2x8xf32, strided<[32, 16, 2]>>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+// What a wait's rows are unpacked by is what the push had.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%yes: i1, %q: memref<?x2x8xf32>, %ids: memref<?xi32>, %offsets: memref<5xi32>,
+             %inbox: memref<?x8x8xf32, #shardq.symmetric<@ranks>>) {
+  %c0 = arith.constant 0 : index
+  scf.if %yes {
+    // expected-note @+1 {{the push is here}}
+    shardq.push heads_to_tokens(%q) by(%ids, %offsets) decodes(%c0) into(%inbox) over @ranks "tp" channel 0 exchange 0 {capacity = 8 : i64}
+        : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  }
+  shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  // expected-error @+1 {{stands where the operands of its push are not known}}
+  shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%count: memref<1xi64>, %q: memref<?x2x8xf32>, %ids: memref<?xi32>, %offsets: memref<5xi32>,
+             %inbox: memref<?x8x8xf32, #shardq.symmetric<@ranks>>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : i64
+  // expected-note @+1 {{it was loaded here}}
+  %0 = memref.load %count[%c0] : memref<1xi64>
+  %decodes = arith.index_cast %0 : i64 to index
+  shardq.push heads_to_tokens(%q) by(%ids, %offsets) decodes(%decodes) into(%inbox) over @ranks "tp" channel 0 exchange 0 {capacity = 8 : i64}
+      : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  memref.store %c1, %count[%c0] : memref<1xi64>
+  shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  // expected-error @+1 {{belongs to a push of values from memory that has been written since}}
+  shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  return
+}

@@ -31,3 +31,35 @@ func.func @state() -> index {
   %0 = shardq.device_context : index
   return %0 : index
 }
+
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+
+// CHECK-LABEL: func.func @carried(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr
+// CHECK: %[[NUMBER:.*]] = llvm.call @shardq_rt_is_carried(%[[CONTEXT]]) : (!llvm.ptr) -> i32
+// CHECK: arith.cmpi ne, %[[NUMBER]]
+// CHECK-NOT: shardq.is_carried
+func.func @carried() -> i1 {
+  %0 = shardq.is_carried : i1
+  return %0 : i1
+}
+
+// Channel and exchange; the group as of a signal; both buffers; rows of a rank, bytes of
+// a row.
+// CHECK-LABEL: func.func @transfer(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr, %[[OUTBOX:[a-z0-9]+]]: memref<?x2x4xf32>, %[[LANDING:[a-z0-9]+]]: memref<?x2x4xf32>
+// CHECK: %[[FIRST:.*]] = arith.subi
+// CHECK: %[[CHANNEL:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK: %[[EXCHANGE:.*]] = llvm.mlir.constant(5 : i32)
+// CHECK: memref.extract_aligned_pointer_as_index %[[OUTBOX]]
+// CHECK: %[[FROM:.*]] = llvm.inttoptr
+// CHECK: memref.extract_aligned_pointer_as_index %[[LANDING]]
+// CHECK: %[[TO:.*]] = llvm.inttoptr
+// CHECK: %[[ROWS:.*]] = llvm.mlir.constant(100 : i64)
+// CHECK: %[[BYTES:.*]] = llvm.mlir.constant(32 : i64)
+// CHECK: llvm.call @shardq_rt_transfer(%[[CONTEXT]], %[[CHANNEL]], %[[EXCHANGE]], %[[FIRST]], %{{.*}}, %{{.*}}, %[[FROM]], %[[TO]], %[[ROWS]], %[[BYTES]])
+func.func @transfer(%outbox: memref<?x2x4xf32>, %landing: memref<?x2x4xf32>) {
+  shardq.transfer %outbox to %landing over @ranks "dcp" channel 3 exchange 5 {rows = 100 : i64}
+      : memref<?x2x4xf32>
+  return
+}

@@ -19,6 +19,7 @@
 #include "mlir/IR/Iterators.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
+#include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -59,6 +60,15 @@ private:
   SmallVector<NamedAttribute> resident;
 };
 
+/// What the kernels of an exchange need where NCCL carries it.
+struct Carriage {
+  PushOp push;
+  SmallVector<Value> operands; // of the push's kernels
+  Value blockRows;             // a bound of the rows, for grids
+  Value outbox, landing;       // [ranks][rows]; empty where nothing is carried
+  int64_t rows = 0;            // of each rank
+};
+
 /// Lowers one function.
 class FunctionLowering {
 public:
@@ -86,6 +96,22 @@ private:
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
 
+  // Exchanges: straight into peers' memory, or carried by NCCL.
+  LogicalResult lowerExchange(Operation *op, Value predicate);
+  void lowerPush(PushOp op, ArrayRef<Value> operands, Value rows,
+                 Value predicate);
+  void lowerSignal(SignalOp op, ArrayRef<Value> operands, Value rows,
+                   Value predicate);
+  LogicalResult lowerWait(WaitOp op, ArrayRef<Value> operands, Value rows,
+                          Value predicate);
+  LogicalResult findCarriage(WaitOp wait, Carriage *&carriage);
+  int64_t getCarriedRows(PushOp op);
+  Value isCarried();
+  scf::IfOp whereCarried(Operation *before, bool hasElse);
+  void announce(Operation *at, SignalOp op, ArrayRef<Value> operands,
+                Value rows, Value predicate);
+  void unpack(Operation *at, const Carriage &carriage, Value predicate);
+
   void launch(Operation *op, Twine name, const KernelShape &shape, Value rows,
               ValueRange operands, Value predicate, Emit emit);
   FailureOr<Value> getRows(Operation *op);
@@ -99,6 +125,9 @@ private:
   MLIRContext *context;
   DeviceValues values;
   Value device;
+  Value carried; // i1, on the host
+  /// Of pushes that were met, by exchange and channel.
+  llvm::DenseMap<std::pair<int64_t, int64_t>, Carriage> carriages;
   SmallVector<Operation *> lowered;
   /// Among them those that a launch in front of them has taken along.
   llvm::SmallPtrSet<Operation *, 4> launched;
@@ -659,6 +688,10 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Exchanges
+//===----------------------------------------------------------------------===//
+
 /// The wait that directly follows a signal: an exchange that nothing overlaps.
 static WaitOp getWaitBehind(SignalOp signal) {
   auto wait = dyn_cast_or_null<WaitOp>(signal->getNextNode());
@@ -669,6 +702,220 @@ static WaitOp getWaitBehind(SignalOp signal) {
                  wait.getAxis() == signal.getAxis() &&
                  wait.getOffsets() == signal.getOffsets();
   return belongs ? wait : WaitOp();
+}
+
+Value FunctionLowering::isCarried() {
+  if (!carried) {
+    OpBuilder b(context);
+    b.setInsertionPointAfterValue(device);
+    carried = IsCarriedOp::create(b, function.getLoc(), b.getI1Type());
+  }
+  return carried;
+}
+
+/// A host branch in front of `before`; launches go in front of the ends of its
+/// sides.
+scf::IfOp FunctionLowering::whereCarried(Operation *before, bool hasElse) {
+  OpBuilder b(before);
+  return scf::IfOp::create(b, before->getLoc(), isCarried(), hasElse);
+}
+
+/// Rows that one rank sends another at most. The rows of a rank's own tokens
+/// have no bound of their own on the way back, but they are those that came.
+int64_t FunctionLowering::getCarriedRows(PushOp op) {
+  int64_t rows = op.getCapacity();
+  function.walk([&](PushOp other) {
+    if (other.getDirection() == Direction::HeadsToTokens &&
+        other.getOffsets() == op.getOffsets() &&
+        other.getMeshAttr() == op.getMeshAttr() &&
+        other.getAxisAttr() == op.getAxisAttr())
+      rows = std::min<int64_t>(rows, other.getCapacity());
+  });
+  return rows;
+}
+
+void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
+                                 Value rows, Value predicate) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  int64_t ranks = over.axis.getSize();
+  Carriage carriage;
+  carriage.push = op;
+  carriage.operands.assign(operands.begin(), operands.end());
+  carriage.blockRows = rows;
+  carriage.rows = getCarriedRows(op);
+  // A row of it holds the heads that travel from one rank to another.
+  auto inbox = cast<MemRefType>(op.getInbox().getType());
+  SmallVector<int64_t> shape(inbox.getShape());
+  shape[0] = ShapedType::kDynamic;
+  if (op.getDirection() == Direction::HeadsToTokens)
+    shape[1] /= ranks;
+  auto type = MemRefType::get(shape, inbox.getElementType());
+  Value size = arith::SelectOp::create(
+      b, loc, isCarried(),
+      arith::ConstantIndexOp::create(b, loc, ranks * carriage.rows),
+      arith::ConstantIndexOp::create(b, loc, 0));
+  carriage.outbox = memref::AllocOp::create(b, loc, type, size);
+  carriage.landing = memref::AllocOp::create(b, loc, type, size);
+
+  KernelShape kernel = getExchangeShape(op);
+  scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
+  SmallVector<Value> packed(operands);
+  packed.push_back(carriage.outbox);
+  launch(branch.thenBlock()->getTerminator(), getKernelName(op) + "_pack",
+         kernel, rows, packed, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitCarriedKernel(k, op, {carriage.rows, /*isLanding=*/false}, args);
+         });
+  launch(branch.elseBlock()->getTerminator(), getKernelName(op), kernel, rows,
+         operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitExchangeKernel(k, op, args);
+         });
+  carriages[{op.getExchange(), op.getChannel()}] = std::move(carriage);
+}
+
+/// Tells the peers what comes and moves it.
+void FunctionLowering::announce(Operation *at, SignalOp op,
+                                ArrayRef<Value> operands, Value rows,
+                                Value predicate) {
+  launch(at, "shardq_announce", getExchangeShape(op), rows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitAnnounceKernel(k, op, args);
+         });
+  OpBuilder b(at);
+  Location loc = op.getLoc();
+  Carriage carriage = carriages.lookup({op.getExchange(), op.getChannel()});
+  if (!carriage.push ||
+      !carriage.push->getBlock()->findAncestorOpInBlock(*at)) {
+    // Nothing was pushed.
+    auto type = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
+    Value none = arith::ConstantIndexOp::create(b, loc, 0);
+    carriage.outbox = memref::AllocOp::create(b, loc, type, none);
+    carriage.landing = carriage.outbox;
+    carriage.rows = 0;
+  }
+  TransferOp::create(b, loc, carriage.outbox, carriage.landing,
+                     op.getMeshAttr(), op.getAxisAttr(), op.getChannelAttr(),
+                     op.getExchangeAttr(), b.getI64IntegerAttr(carriage.rows));
+}
+
+void FunctionLowering::unpack(Operation *at, const Carriage &carriage,
+                              Value predicate) {
+  PushOp push = carriage.push;
+  SmallVector<Value> operands(carriage.operands);
+  operands.push_back(carriage.landing);
+  launch(at, getKernelName(push) + "_unpack", getExchangeShape(push),
+         carriage.blockRows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitCarriedKernel(k, push, {carriage.rows, /*isLanding=*/true},
+                             args);
+         });
+}
+
+/// What the wait's exchange has pushed; null if nothing. Its operands are used
+/// once more.
+LogicalResult FunctionLowering::findCarriage(WaitOp wait, Carriage *&carriage) {
+  carriage = nullptr;
+  auto found = carriages.find({wait.getExchange(), wait.getChannel()});
+  if (found == carriages.end())
+    return success();
+  PushOp push = found->second.push;
+  if (!push->getBlock()->findAncestorOpInBlock(*wait)) {
+    InFlightDiagnostic error =
+        wait.emitOpError("stands where the operands of its push are not known");
+    error.attachNote(push.getLoc()) << "the push is here";
+    return error;
+  }
+  for (Value value : found->second.operands)
+    if (memref::LoadOp load = values.findStale(value)) {
+      InFlightDiagnostic error = wait.emitOpError(
+          "belongs to a push of values from memory that has been written "
+          "since");
+      error.attachNote(load.getLoc()) << "it was loaded here";
+      return error;
+    }
+  carriage = &found->second;
+  return success();
+}
+
+void FunctionLowering::lowerSignal(SignalOp op, ArrayRef<Value> operands,
+                                   Value rows, Value predicate) {
+  scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
+  announce(branch.thenBlock()->getTerminator(), op, operands, rows, predicate);
+  launch(branch.elseBlock()->getTerminator(), getKernelName(op),
+         getExchangeShape(op), rows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitExchangeKernel(k, op, args);
+         });
+  values.noteSignal(op.getChannel());
+}
+
+LogicalResult FunctionLowering::lowerWait(WaitOp op, ArrayRef<Value> operands,
+                                          Value rows, Value predicate) {
+  Carriage *carriage;
+  if (failed(findCarriage(op, carriage)))
+    return failure();
+  launch(op, getKernelName(op), getExchangeShape(op), rows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitExchangeKernel(k, op, args);
+         });
+  if (carriage) {
+    scf::IfOp branch = whereCarried(op, /*hasElse=*/false);
+    unpack(branch.thenBlock()->getTerminator(), *carriage, predicate);
+  }
+  return success();
+}
+
+LogicalResult FunctionLowering::lowerExchange(Operation *op, Value predicate) {
+  // Where this rank stands is known on the host.
+  auto mesh = op->getAttrOfType<FlatSymbolRefAttr>("mesh");
+  auto axis = op->getAttrOfType<StringAttr>("axis");
+  Location loc = op->getLoc();
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  operands.push_back(
+      RankOp::create(b, loc, b.getIndexType(), mesh, StringAttr()));
+  operands.push_back(RankOp::create(b, loc, b.getIndexType(), mesh, axis));
+  operands.push_back(device);
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  lowered.push_back(op);
+  if (auto push = dyn_cast<PushOp>(op)) {
+    lowerPush(push, operands, *rows, predicate);
+    return success();
+  }
+  if (auto wait = dyn_cast<WaitOp>(op))
+    return lowerWait(wait, operands, *rows, predicate);
+  auto signal = cast<SignalOp>(op);
+  WaitOp wait = getWaitBehind(signal);
+  if (!wait) {
+    lowerSignal(signal, operands, *rows, predicate);
+    return success();
+  }
+  // Straight into peers' memory, both are one kernel.
+  Carriage *carriage;
+  if (failed(findCarriage(wait, carriage)))
+    return failure();
+  scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
+  Operation *then = branch.thenBlock()->getTerminator();
+  announce(then, signal, operands, *rows, predicate);
+  launch(branch.elseBlock()->getTerminator(), getKernelName(op) + "_wait",
+         getExchangeShape(op), *rows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitFlagsKernel(k, signal, wait, args);
+         });
+  values.noteSignal(signal.getChannel());
+  launch(then, getKernelName(wait), getExchangeShape(wait), *rows, operands,
+         predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitExchangeKernel(k, wait, args);
+         });
+  if (carriage)
+    unpack(then, *carriage, predicate);
+  launched.insert(wait);
+  lowered.push_back(wait);
+  return success();
 }
 
 LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
@@ -760,39 +1007,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     lowered.push_back(op);
     return success();
   }
-  if (isa<PushOp, SignalOp, WaitOp>(op)) {
-    // Where this rank stands is known on the host.
-    auto mesh = op->getAttrOfType<FlatSymbolRefAttr>("mesh");
-    auto axis = op->getAttrOfType<StringAttr>("axis");
-    Location loc = op->getLoc();
-    operands.push_back(
-        RankOp::create(b, loc, b.getIndexType(), mesh, StringAttr()));
-    operands.push_back(RankOp::create(b, loc, b.getIndexType(), mesh, axis));
-    operands.push_back(device);
-    FailureOr<Value> rows = getRows(op);
-    if (failed(rows))
-      return failure();
-    if (auto signal = dyn_cast<SignalOp>(op)) {
-      if (WaitOp wait = getWaitBehind(signal)) {
-        launch(op, getKernelName(op) + "_wait", getExchangeShape(op), *rows,
-               operands, predicate, [&](KernelBuilder &k, ValueRange args) {
-                 emitFlagsKernel(k, signal, wait, args);
-               });
-        values.noteSignal(signal.getChannel());
-        launched.insert(wait);
-        lowered.append({op, wait});
-        return success();
-      }
-    }
-    launch(op, getKernelName(op), getExchangeShape(op), *rows, operands,
-           predicate, [&](KernelBuilder &k, ValueRange args) {
-             emitExchangeKernel(k, op, args);
-           });
-    if (auto signal = dyn_cast<SignalOp>(op))
-      values.noteSignal(signal.getChannel());
-    lowered.push_back(op);
-    return success();
-  }
+  if (isa<PushOp, SignalOp, WaitOp>(op))
+    return lowerExchange(op, predicate);
   if (auto local = dyn_cast<LocalRowsOp>(op))
     operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
                                       local.getMeshAttr(),

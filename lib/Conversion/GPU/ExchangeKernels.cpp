@@ -61,10 +61,20 @@ struct HeadRun {
 
 class PushKernel {
 public:
-  PushKernel(KernelBuilder &b, PushOp op, ValueRange args);
+  /// `carry` is null where rows go straight to peers; else `args` end with its
+  /// buffer.
+  PushKernel(KernelBuilder &b, PushOp op, ValueRange args,
+             const CarriedRows *carry = nullptr);
   void emit();
 
 private:
+  /// What happens to a row: the rank at the other end, where the row stands
+  /// among those of the rank that it is sharded to, and in the step.
+  struct Place {
+    Value peer, groupRow, row, part;
+  };
+  using OnPlace = llvm::function_ref<void(const Place &)>;
+
   /// What a row's heads are cut into for copying.
   struct Pieces {
     int64_t unit = 0;  // bytes
@@ -73,8 +83,14 @@ private:
   };
 
   void overTasks(Value numTasks, llvm::function_ref<void(Value, Value)> body);
+  void overTokens(Value rows, Value held, OnPlace body);
+  void overOwnTokens(Value rows, Value held, OnPlace body);
   void pushToTokens();
   void pushToHeads();
+  void unpackFromHeads();
+  void unpackFromTokens();
+  HeadRun getTarget(HeadRun own, const Place &place);
+  HeadRun getCarried(const Place &place);
   HeadRun getRun(Value buffer, Value row, Value head);
   void copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value part);
   Value getOffset(Value group);
@@ -82,8 +98,10 @@ private:
 
   KernelBuilder &b;
   PushOp op;
+  const CarriedRows *carry;
   ValueRange sources;
   Value ids, offsets, decodes, inbox, me, coordinate, device;
+  Value box; // outbox or landing
   int64_t ranks, stride, heads, elementBytes;
   bool hasColumns;
   int64_t rowWidth = 0; // bytes of one head, all sources
@@ -94,8 +112,9 @@ private:
 
 } // namespace
 
-PushKernel::PushKernel(KernelBuilder &b, PushOp op, ValueRange args)
-    : b(b), op(op) {
+PushKernel::PushKernel(KernelBuilder &b, PushOp op, ValueRange args,
+                       const CarriedRows *carry)
+    : b(b), op(op), carry(carry) {
   unsigned numSources = op.getSources().size();
   sources = args.take_front(numSources);
   args = args.drop_front(numSources);
@@ -106,6 +125,8 @@ PushKernel::PushKernel(KernelBuilder &b, PushOp op, ValueRange args)
   me = args[4];
   coordinate = args[5];
   device = toPointer(b, b.getLoc(), args[6]);
+  if (carry)
+    box = args[7];
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
   ranks = over.axis.getSize();
   stride = over.mesh.getStride(over.axis);
@@ -217,9 +238,10 @@ void PushKernel::overTasks(Value numTasks,
   });
 }
 
-void PushKernel::pushToTokens() {
+/// All tokens, each with the rank that it is sharded to: those whose row of the
+/// step is below `rows`, and which are among the first `held` of their rank.
+void PushKernel::overTokens(Value rows, Value held, OnPlace body) {
   Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
-  Value capacity = b.index(op.getCapacity());
   Value total = getOffset(count);
   // Tokens of rank+1 first, then rank+2, ...: at any time each rank is written
   // by one other. Own tokens come last.
@@ -234,23 +256,16 @@ void PushKernel::pushToTokens() {
                       b.index(group), peer);
     Value groupRow = b.sub(token, getOffset(peer));
     Value row = b.add(decodes, b.toIndex(b.load(ids, token)));
-    Value known = b.both(b.inRange(row, zero, b.dim(sources[0], 0)),
-                         b.inRange(groupRow, zero, capacity));
-    b.when(known, [&] {
-      SmallVector<HeadRun> from;
-      for (Value source : sources)
-        from.push_back(getRun(source, row, zero));
-      HeadRun to = getRun(inbox, groupRow, b.mul(coordinate, b.index(heads)));
-      to.address = toPeer(b, to.address, getRank(peer), device);
-      copyHeads(from, to, part);
-    });
+    Value known =
+        b.both(b.inRange(row, zero, rows), b.inRange(groupRow, zero, held));
+    b.when(known, [&] { body({peer, groupRow, row, part}); });
   });
 }
 
-void PushKernel::pushToHeads() {
+/// The tokens that are sharded to this rank, once with each rank; of those the
+/// ones that overTokens would take.
+void PushKernel::overOwnTokens(Value rows, Value held, OnPlace body) {
   Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
-  Value source = sources[0];
-  Value rows = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
   Value begin = getOffset(coordinate);
   Value own = b.max(zero, b.sub(getOffset(b.add(coordinate, one)), begin));
   overTasks(b.mul(own, count), [&](Value task, Value part) {
@@ -259,41 +274,112 @@ void PushKernel::pushToHeads() {
     Value peer =
         arith::RemUIOp::create(b, b.add(b.add(coordinate, one), turn), count);
     Value row = b.add(decodes, b.toIndex(b.load(ids, b.add(begin, groupRow))));
-    Value known =
-        b.both(b.inRange(row, zero, rows), b.less(groupRow, b.dim(source, 0)));
-    b.when(known, [&] {
-      HeadRun from = getRun(source, groupRow, b.mul(peer, b.index(heads)));
-      HeadRun to = getRun(inbox, row, zero);
-      to.address = toPeer(b, to.address, getRank(peer), device);
-      copyHeads(from, to, part);
+    Value known = b.both(b.inRange(row, zero, rows), b.less(groupRow, held));
+    b.when(known, [&] { body({peer, groupRow, row, part}); });
+  });
+}
+
+/// A row in the outbox or the landing place: `rows` for each rank.
+HeadRun PushKernel::getCarried(const Place &place) {
+  Value row = b.add(b.mul(place.peer, b.index(carry->rows)), place.groupRow);
+  return getRun(box, row, b.index(0));
+}
+
+/// Where a row for `place.peer` goes that belongs at `own` of its inbox.
+HeadRun PushKernel::getTarget(HeadRun own, const Place &place) {
+  if (!carry) {
+    own.address = toPeer(b, own.address, getRank(place.peer), device);
+    return own;
+  }
+  HeadRun carried = getCarried(place);
+  Value isOwn = b.equal(place.peer, coordinate);
+  return {b.select(isOwn, own.address, carried.address),
+          b.select(isOwn, own.headStride, carried.headStride), own.width};
+}
+
+void PushKernel::pushToTokens() {
+  Value zero = b.index(0);
+  overTokens(
+      b.dim(sources[0], 0), b.index(op.getCapacity()), [&](const Place &place) {
+        SmallVector<HeadRun> from;
+        for (Value source : sources)
+          from.push_back(getRun(source, place.row, zero));
+        HeadRun to =
+            getRun(inbox, place.groupRow, b.mul(coordinate, b.index(heads)));
+        copyHeads(from, getTarget(to, place), place.part);
+      });
+}
+
+void PushKernel::pushToHeads() {
+  Value source = sources[0];
+  Value rows = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
+  Value held = b.dim(source, 0);
+  if (carry)
+    held = b.min(held, b.index(carry->rows));
+  overOwnTokens(rows, held, [&](const Place &place) {
+    HeadRun from =
+        getRun(source, place.groupRow, b.mul(place.peer, b.index(heads)));
+    HeadRun to = getRun(inbox, place.row, b.index(0));
+    copyHeads(from, getTarget(to, place), place.part);
+  });
+}
+
+/// What was sent by token comes by rank, and the other way round: the loops
+/// change places.
+void PushKernel::unpackFromHeads() {
+  Value held = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
+  overOwnTokens(b.dim(sources[0], 0), held, [&](const Place &place) {
+    Value isOwn = b.equal(place.peer, coordinate);
+    b.when(b.negate(isOwn), [&] {
+      HeadRun to =
+          getRun(inbox, place.groupRow, b.mul(place.peer, b.index(heads)));
+      copyHeads(getCarried(place), to, place.part);
+    });
+  });
+}
+
+void PushKernel::unpackFromTokens() {
+  Value rows = b.min(b.index(op.getCapacity()), b.dim(inbox, 0));
+  overTokens(rows, b.index(carry->rows), [&](const Place &place) {
+    Value isOwn = b.equal(place.peer, coordinate);
+    b.when(b.negate(isOwn), [&] {
+      copyHeads(getCarried(place), getRun(inbox, place.row, b.index(0)),
+                place.part);
     });
   });
 }
 
 void PushKernel::emit() {
   bool toTokens = op.getDirection() == Direction::HeadsToTokens;
-  auto type = cast<MemRefType>(inbox.getType());
-  int64_t rowBytes = elementBytes;
-  for (int64_t size : type.getShape().drop_front())
-    rowBytes *= size;
-  Value rows = b.dim(ids, 0);
-  if (toTokens)
-    rows =
-        b.sub(getOffset(b.add(coordinate, b.index(1))), getOffset(coordinate));
-  Value admitted =
-      callDevice(b, "shardq_device_admit", b.getI32Type(),
-                 {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
-                  toI64(b, rows), i64(b, rowBytes)});
+  bool isUnpack = carry && carry->isLanding;
+  Value admitted;
+  if (!isUnpack) {
+    auto type = cast<MemRefType>(inbox.getType());
+    int64_t rowBytes = elementBytes;
+    for (int64_t size : type.getShape().drop_front())
+      rowBytes *= size;
+    Value rows = b.dim(ids, 0);
+    if (toTokens)
+      rows = b.sub(getOffset(b.add(coordinate, b.index(1))),
+                   getOffset(coordinate));
+    admitted =
+        callDevice(b, "shardq_device_admit", b.getI32Type(),
+                   {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
+                    toI64(b, rows), i64(b, rowBytes)});
+  }
   Value ok = callDevice(b, "shardq_device_ok", b.getI32Type(), {device});
-  Value go = b.both(b.equal(admitted, b.i32(1)), b.equal(ok, b.i32(1)));
+  Value go = b.equal(ok, b.i32(1));
+  if (admitted)
+    go = b.both(b.equal(admitted, b.i32(1)), go);
   b.when(go, [&] {
     aligned = isAligned16(b, inbox);
     for (Value source : sources)
       aligned = b.both(aligned, isAligned16(b, source));
-    if (toTokens)
-      pushToTokens();
-    else
-      pushToHeads();
+    if (carry)
+      aligned = b.both(aligned, isAligned16(b, box));
+    if (isUnpack)
+      return toTokens ? unpackFromHeads() : unpackFromTokens();
+    return toTokens ? pushToTokens() : pushToHeads();
   });
 }
 
@@ -301,16 +387,13 @@ void PushKernel::emit() {
 // Flags
 //===----------------------------------------------------------------------===//
 
+/// Rows that each rank of the group is sent, or sends: an array of i64, after a
+/// barrier.
 template <typename OpTy>
-static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
-                     ValueRange args) {
-  Value offsets = args[0], me = args[1], coordinate = args[2];
-  Value device = toPointer(b, b.getLoc(), args[3]);
-  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
-  int64_t ranks = over.axis.getSize();
+static Value countRows(KernelBuilder &b, OpTy op, bool isSent, int64_t ranks,
+                       Value offsets, Value coordinate) {
   // heads_to_tokens fills each owner's inbox; tokens_to_heads spreads own rows.
-  bool byPeer = (op.getDirection() == Direction::HeadsToTokens) ==
-                std::is_same_v<OpTy, SignalOp>;
+  bool byPeer = (op.getDirection() == Direction::HeadsToTokens) == isSent;
   Value rows = b.shared({ranks}, b.getI64Type());
   b.overThreads(b.index(0), b.index(ranks), [&](Value peer) {
     Value group = byPeer ? peer : coordinate;
@@ -318,20 +401,46 @@ static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
                         b.load(offsets, group));
     b.store(arith::ExtSIOp::create(b, b.getI64Type(), count), rows, peer);
   });
+  return LLVM::AddrSpaceCastOp::create(b, pointerType(b),
+                                       b.address(rows, b.index(0)));
+}
+
+/// `isSent` for each array of row counts that the function takes.
+template <typename OpTy>
+static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
+                     ArrayRef<bool> isSent, ValueRange args) {
+  Value offsets = args[0], me = args[1], coordinate = args[2];
+  Value device = toPointer(b, b.getLoc(), args[3]);
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  int64_t ranks = over.axis.getSize();
+  SmallVector<Value> counts;
+  for (bool sent : isSent)
+    counts.push_back(countRows(b, op, sent, ranks, offsets, coordinate));
   b.barrier();
   Value stride = b.index(over.mesh.getStride(over.axis));
   Value first = b.sub(me, b.mul(coordinate, stride));
-  Value array = LLVM::AddrSpaceCastOp::create(b, pointerType(b),
-                                              b.address(rows, b.index(0)));
-  callDevice(b, function, Type(),
-             {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
-              toI64(b, first), toI64(b, stride), i64(b, ranks), array});
+  SmallVector<Value> arguments{
+      device,          b.i32(op.getChannel()), b.i32(op.getExchange()),
+      toI64(b, first), toI64(b, stride),       i64(b, ranks)};
+  arguments.append(counts);
+  callDevice(b, function, Type(), arguments);
 }
 
 void mlir::shardq::emitFlagsKernel(KernelBuilder &b, SignalOp signal,
                                    WaitOp wait, ValueRange args) {
-  emitFlag(b, signal, "shardq_device_signal", args);
-  emitFlag(b, wait, "shardq_device_wait", args);
+  emitFlag(b, signal, "shardq_device_signal", true, args);
+  emitFlag(b, wait, "shardq_device_wait", false, args);
+}
+
+void mlir::shardq::emitAnnounceKernel(KernelBuilder &b, SignalOp signal,
+                                      ValueRange args) {
+  emitFlag(b, signal, "shardq_device_announce", {true, false}, args);
+}
+
+void mlir::shardq::emitCarriedKernel(KernelBuilder &b, PushOp push,
+                                     const CarriedRows &carry,
+                                     ValueRange args) {
+  PushKernel(b, push, args, &carry).emit();
 }
 
 void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,
@@ -339,6 +448,6 @@ void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,
   if (auto push = dyn_cast<PushOp>(op))
     return PushKernel(b, push, args).emit();
   if (auto signal = dyn_cast<SignalOp>(op))
-    return emitFlag(b, signal, "shardq_device_signal", args);
-  emitFlag(b, cast<WaitOp>(op), "shardq_device_wait", args);
+    return emitFlag(b, signal, "shardq_device_signal", true, args);
+  emitFlag(b, cast<WaitOp>(op), "shardq_device_wait", false, args);
 }

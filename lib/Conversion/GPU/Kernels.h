@@ -98,6 +98,21 @@ void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 void emitFlagsKernel(KernelBuilder &b, SignalOp signal, WaitOp wait,
                      ValueRange args);
 
+/// Rows that NCCL carries, [ranks][rows] in a buffer of their own.
+struct CarriedRows {
+  int64_t rows;
+  bool isLanding; // the kernel unpacks them; else it packs
+};
+
+/// Of a push: into the outbox rather than into peers' inboxes, own rows aside;
+/// or from the landing place into the own inbox, to where the peers' pushes
+/// would have written. Behind the arguments of a push stands that buffer.
+void emitCarriedKernel(KernelBuilder &b, PushOp push, const CarriedRows &carry,
+                       ValueRange args);
+
+/// A signal that says what is wanted as well, with the arguments of a signal.
+void emitAnnounceKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
+
 /// `address`, of index type, as `!llvm.ptr`.
 Value toPointer(OpBuilder &b, Location loc, Value address);
 

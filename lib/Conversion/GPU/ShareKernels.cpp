@@ -29,7 +29,7 @@ static Operation *findExchange(gpu::GPUFuncOp kernel,
   kernel.walk([&](LLVM::CallOp call) {
     StringRef name = call.getCallee().value_or("");
     if (name != "shardq_device_admit" && name != "shardq_device_signal" &&
-        name != "shardq_device_wait")
+        name != "shardq_device_announce" && name != "shardq_device_wait")
       return;
     OpOperand &operand = call->getOpOperand(2);
     Operation *op = operand.get().getDefiningOp();

@@ -12,6 +12,7 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
+#include "shardq/IR/CarrierOps.h"
 #include "shardq/IR/ShardQ.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -65,11 +66,14 @@ private:
   void lower(DeviceContextOp op);
   void lower(WorkspaceOp op);
   void lower(PeerViewOp op);
+  template <typename OpTy> SmallVector<Value> getExchangeArguments(OpTy op);
   template <typename OpTy> void lowerFlag(OpTy op, StringRef function);
   void lower(CountDecodeRowsOp op);
   void lower(ZigzagSplitOp op);
   void lower(SplitGateOp op);
   void lower(TapOp op);
+  void lower(IsCarriedOp op);
+  void lower(TransferOp op);
   Value getCoordinate(Operation *op, MeshAxis over);
 
   ModuleOp module;
@@ -88,7 +92,7 @@ private:
 
 static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
-             DeviceContextOp>(op);
+             DeviceContextOp, IsCarriedOp, TransferOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -463,19 +467,44 @@ Value RuntimeLowering::getRows(Direction direction, Value offsets,
   return array;
 }
 
+/// What calls that concern an exchange begin with.
+template <typename OpTy>
+SmallVector<Value> RuntimeLowering::getExchangeArguments(OpTy op) {
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value stride = constant(i64, over.mesh.getStride(over.axis));
+  Value rank = call("shardq_rt_rank", i64, getContext(op));
+  Value first = arith::SubIOp::create(
+      b, rank, arith::MulIOp::create(b, getCoordinate(op, over), stride));
+  return {getContext(op),
+          constant(i32, op.getChannel()),
+          constant(i32, op.getExchange()),
+          first,
+          stride,
+          constant(i64, over.axis.getSize())};
+}
+
 template <typename OpTy>
 void RuntimeLowering::lowerFlag(OpTy op, StringRef function) {
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
   Value rows = getRows(op.getDirection(), op.getOffsets(), over,
                        std::is_same_v<OpTy, SignalOp>);
-  Value stride = constant(i64, over.mesh.getStride(over.axis));
-  Value rank = call("shardq_rt_rank", i64, getContext(op));
-  Value first = arith::SubIOp::create(
-      b, rank, arith::MulIOp::create(b, getCoordinate(op, over), stride));
-  call(function, {},
-       {getContext(op), constant(i32, op.getChannel()),
-        constant(i32, op.getExchange()), first, stride,
-        constant(i64, over.axis.getSize()), rows});
+  SmallVector<Value> arguments = getExchangeArguments(op);
+  arguments.push_back(rows);
+  call(function, {}, arguments);
+}
+
+void RuntimeLowering::lower(IsCarriedOp op) {
+  Value carried = call("shardq_rt_is_carried", i32, getContext(op));
+  op.replaceAllUsesWith(Value(arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne, carried, constant(i32, 0))));
+}
+
+void RuntimeLowering::lower(TransferOp op) {
+  SmallVector<Value> arguments = getExchangeArguments(op);
+  arguments.append({getPointer(op.getOutbox()), getPointer(op.getLanding()),
+                    constant(i64, op.getRows()),
+                    constant(i64, op.getRowBytes())});
+  call("shardq_rt_transfer", {}, arguments);
 }
 
 /// Number of requests that both arrays have.
@@ -591,23 +620,22 @@ LogicalResult RuntimeLowering::run() {
   for (Operation *op : ops) {
     b.setLoc(op->getLoc());
     b.setInsertionPoint(op);
-    bool known =
-        llvm::TypeSwitch<Operation *, bool>(op)
-            .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
-                  CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, TapOp>(
-                [&](auto op) {
-                  lower(op);
-                  return true;
-                })
-            .Case([&](SignalOp op) {
-              lowerFlag(op, "shardq_rt_signal");
-              return true;
-            })
-            .Case([&](WaitOp op) {
-              lowerFlag(op, "shardq_rt_wait");
-              return true;
-            })
-            .Default(false);
+    bool known = llvm::TypeSwitch<Operation *, bool>(op)
+                     .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
+                           CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, TapOp,
+                           IsCarriedOp, TransferOp>([&](auto op) {
+                       lower(op);
+                       return true;
+                     })
+                     .Case([&](SignalOp op) {
+                       lowerFlag(op, "shardq_rt_signal");
+                       return true;
+                     })
+                     .Case([&](WaitOp op) {
+                       lowerFlag(op, "shardq_rt_wait");
+                       return true;
+                     })
+                     .Default(false);
     if (!known)
       return op->emitOpError(
           "is no host op: run convert-shardq-to-loops and "

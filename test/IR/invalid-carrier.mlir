@@ -1,0 +1,62 @@
+// RUN: shardq-opt %s --split-input-file --verify-diagnostics
+
+func.func @f(%x: memref<?x4xf32>) {
+  // expected-error @+1 {{@ranks does not name a shardq.mesh with an axis "tp"}}
+  shardq.transfer %x to %x over @ranks "tp" channel 0 exchange 0 {rows = 1 : i64} : memref<?x4xf32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x4xf32>) {
+  // expected-error @+1 {{@ranks does not name a shardq.mesh with an axis "dcp"}}
+  shardq.transfer %x to %x over @ranks "dcp" channel 0 exchange 0 {rows = 1 : i64} : memref<?x4xf32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x?xf32>) {
+  // expected-error @+1 {{'outbox' is 'memref<?x?xf32>', expected the identity layout, static sizes behind dimension 0, and elements of whole bytes}}
+  shardq.transfer %x to %x over @ranks "tp" channel 0 exchange 0 {rows = 1 : i64} : memref<?x?xf32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x4xf32, strided<[8, 1]>>) {
+  // expected-error @+1 {{expected the identity layout}}
+  shardq.transfer %x to %x over @ranks "tp" channel 0 exchange 0 {rows = 1 : i64} : memref<?x4xf32, strided<[8, 1]>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x4xf32>, %y: memref<?x8xf32>) {
+  // expected-error @+1 {{failed to verify that all of {outbox, landing} have same type}}
+  "shardq.transfer"(%x, %y) {mesh = @ranks, axis = "tp", channel = 0 : i32, exchange = 0 : i32, rows = 1 : i64}
+      : (memref<?x4xf32>, memref<?x8xf32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x4xf32>) {
+  // expected-error @+1 {{rows}}
+  shardq.transfer %x to %x over @ranks "tp" channel 0 exchange 0 {rows = -1 : i64} : memref<?x4xf32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x4xf32>) {
+  // expected-error @+1 {{channel}}
+  shardq.transfer %x to %x over @ranks "tp" channel -1 exchange 0 {rows = 1 : i64} : memref<?x4xf32>
+  return
+}
