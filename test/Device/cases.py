@@ -40,6 +40,18 @@ class TopK:
     holes: bool = False
 
 
+@dataclass(frozen=True)
+class Exchange:
+    name: str
+    direction: str  # as the op says it
+    ranks: int
+    heads: int  # that travel from one rank to another
+    parts: tuple = (512, 64)  # widths of the sources; () for rows of one element a head
+    element: str = "bf16"
+    capacity: int = 64  # rows of the inbox
+    carried: int = 16  # rows between two ranks, where NCCL carries them
+
+
 ATTENTION = [
     # The models' shapes, with everything that is optional.
     Attention("mla_h1", 1, lse="e"),
@@ -76,6 +88,16 @@ TOPK = [
     TopK("topk_2048_holes", holes=True),
     TopK("topk_5", k=5),
     TopK("topk_64_holes", k=64, holes=True),
+]
+
+
+EXCHANGE = [
+    Exchange("exchange_q_tp3", "heads_to_tokens", 3, 5, carried=64),
+    Exchange("exchange_q_tp8_w24", "heads_to_tokens", 8, 2, parts=(16, 8), carried=64),
+    Exchange("exchange_q_tp2_odd", "heads_to_tokens", 2, 3, parts=(5, 2), element="f32", carried=64),
+    Exchange("exchange_out_tp3", "tokens_to_heads", 3, 5, parts=(512,)),
+    Exchange("exchange_out_tp4_f32", "tokens_to_heads", 4, 1, parts=(20,), element="f32"),
+    Exchange("exchange_lse_tp2", "tokens_to_heads", 2, 3, parts=(), element="f32"),
 ]
 
 
@@ -145,10 +167,32 @@ def topk(case):
                     "attributes {holes} " if case.holes else "")
 
 
+def exchange(case):
+    own = case.heads if case.direction == "heads_to_tokens" else case.heads * case.ranks
+    all_heads = case.heads * case.ranks if case.direction == "heads_to_tokens" else case.heads
+    sources = [strided(case.element, "?", own, width) for width in case.parts]
+    sources = sources or [strided(case.element, "?", own)]
+    width = f"x{sum(case.parts)}" if case.parts else ""
+    inbox = f"memref<?x{all_heads}{width}x{case.element}, #shardq.symmetric<@{case.name}_ranks>>"
+    names = [f"%q{i}" for i in range(len(sources))]
+    types = [*sources, "memref<?xi32>", f"memref<{case.ranks + 1}xi32>"]
+    arguments = ", ".join(
+        f"{name}: {t}" for name, t in
+        zip([*names, "%ids", "%offsets", "%inbox"], [*types, inbox]))
+    return (f'shardq.mesh @{case.name}_ranks ["tp" = {case.ranks}]\n'
+            f"func.func @{case.name}({arguments}, %decodes: index) "
+            f"attributes {{carried = {case.carried} : i64}} {{\n"
+            f"  shardq.push {case.direction}({', '.join(names)}) by(%ids, %offsets) "
+            f"decodes(%decodes) into(%inbox) over @{case.name}_ranks \"tp\" channel 0 exchange 0 "
+            f"{{capacity = {case.capacity} : i64}} : ({', '.join(sources)}), {types[-2]}, "
+            f"{types[-1]}, {inbox}\n  return\n}}\n")
+
+
 def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
-    for write, group in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK)):
+    for write, group in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
+                         (exchange, EXCHANGE)):
         for case in group:
             if case.name.startswith(prefix):
                 print(write(case))

@@ -1,4 +1,5 @@
-"""Checks the generated attention, indexer and top-k kernels against float64.
+"""Checks the generated attention, indexer and top-k kernels against float64, and that
+packed and unpacked rows arrive as pushed ones do.
 
     python3 kernels_check.py FOLDER [--chip sm_90a] [--no-times] [--only NAME]
     python3 kernels_check.py FOLDER --emulate [--only NAME]
@@ -772,6 +773,88 @@ def times(suite):
         print("{:<48} {:>12}  {}".format(*line))
 
 
+# --- Exchanges --------------------------------------------------------------------
+
+
+def exchange_check(suite, case, counts, decodes=0):
+    """`counts` are the tokens of each rank."""
+
+    def body(rng):
+        where = suite.where
+        ranks, heads = case.ranks, case.heads
+        to_tokens = case.direction == "heads_to_tokens"
+        dtype = {"bf16": np.uint16, "f32": np.uint32}[case.element]
+        total = sum(counts)
+        step = decodes + total
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        ids = rng.permutation(total).astype(np.int32)
+        inbox_rows = case.capacity
+        width = (sum(case.parts),) if case.parts else ()
+        shape = (inbox_rows, heads * ranks if to_tokens else heads, *width)
+        stride = (int(np.prod(shape)) * dtype().itemsize + 255) // 256 * 256
+        sources = []
+        for rank in range(ranks):
+            own = step if to_tokens else counts[rank]
+            own_heads = heads if to_tokens else heads * ranks
+            parts = [(own, own_heads, w) for w in case.parts] or [(own, own_heads)]
+            sources.append([Buffer(where, rng.integers(0, 1 << 16, part).astype(dtype))
+                            for part in parts])
+        ids_buffer, offsets_buffer = Buffer(where, ids), Buffer(where, offsets)
+        untouched = np.full(stride * ranks, 0xEE, np.uint8)
+        heaps = [where.upload(untouched) for _ in range(2)]
+        boxes = [[Buffer(where, np.full((ranks * case.carried, heads, *width), 0xAB, dtype))
+                  for _ in range(ranks)] for _ in range(2)]
+
+        def plain(buffer):
+            return memref(buffer.address, buffer.shape)
+
+        def launch(kernel, rank, heap, extra):
+            context = where.upload(np.array([rank, stride], np.int64))
+            words = [word for source in sources[rank] for word in source.words()]
+            words += [*plain(ids_buffer), *plain(offsets_buffer), decodes]
+            words += memref(heap + rank * stride, shape)
+            suite.launch(f"{case.name}_{kernel}", max(total, 1),
+                         [*words, rank, rank, context, *extra])
+
+        for rank in range(ranks):
+            launch("push", rank, heaps[0], [])
+            launch("pack", rank, heaps[1], plain(boxes[0][rank]))
+        sent = [box.fetch() for box in boxes[0]]
+        used = np.zeros(ranks * case.carried, bool)
+        for to in range(ranks):
+            landing = np.full_like(sent[0], 0xCD)
+            for source in range(ranks):
+                count = counts[to if to_tokens else source]
+                if source != to:
+                    landing[source * case.carried:][:count] = (
+                        sent[source][to * case.carried:][:count])
+            # Nothing else is in the outbox, own rows neither.
+            used[:] = False
+            for peer in range(ranks):
+                if peer != to:
+                    used[peer * case.carried:][:counts[peer if to_tokens else to]] = True
+            assert (sent[to][~used] == 0xAB).all(), "the outbox holds more than is sent"
+            launch("unpack", to, heaps[1], plain(Buffer(where, landing)))
+        pushed, carried = (where.download(heap, untouched) for heap in heaps)
+        assert (pushed == carried).all(), (
+            f"{(pushed != carried).sum()} of {len(pushed)} bytes differ, the first at "
+            f"{(pushed != carried).argmax()} of {stride} a rank")
+        assert total == 0 or (pushed != untouched).any(), "nothing was pushed"
+
+    return body
+
+
+def exchange_checks(suite):
+    for case in cases.EXCHANGE:
+        few = [(7 * rank + 3) % 9 for rank in range(case.ranks)]
+        some = [0] * case.ranks
+        some[-1] = 4
+        suite.check(f"{case.name}: unequal counts", exchange_check(suite, case, few))
+        suite.check(f"{case.name}: decode rows first", exchange_check(suite, case, few, 3))
+        suite.check(f"{case.name}: one rank has all", exchange_check(suite, case, some, 1))
+        suite.check(f"{case.name}: no rows", exchange_check(suite, case, [0] * case.ranks))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
@@ -785,6 +868,7 @@ def main():
     topk_checks(suite)
     indexer_checks(suite)
     attention_checks(suite)
+    exchange_checks(suite)
     if where.is_device and not options.no_times:
         where.reset()
         times(suite)

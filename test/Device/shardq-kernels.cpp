@@ -1,6 +1,6 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
-// Reads functions of one sparse_mla, indexer or topk on buffers each, and
+// Reads functions of one sparse_mla, indexer, topk or push on buffers each, and
 // writes the PTX of their kernels with a list of how they are launched. The
 // tests on a device, which has no MLIR, and those of the PTX's meaning run what
 // this makes.
@@ -12,6 +12,7 @@
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
@@ -58,6 +59,7 @@ public:
 private:
   using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
   LogicalResult writeFunction(func::FuncOp function);
+  LogicalResult writeExchange(func::FuncOp function, PushOp push);
   LogicalResult writeKernel(StringRef name, ArrayRef<Type> arguments,
                             const KernelShape &shape, Emit emit);
 
@@ -76,6 +78,44 @@ static std::string describe(Type type) {
   return "i";
 }
 
+/// What the kernels of an exchange call of the device library, for a device
+/// context that is this rank and the bytes between two heaps.
+static void defineLibrary(gpu::GPUModuleOp kernels) {
+  MLIRContext *context = kernels.getContext();
+  OpBuilder b = OpBuilder::atBlockBegin(kernels.getBody());
+  Location loc = kernels.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(context);
+  Type i32 = b.getI32Type(), i64 = b.getI64Type();
+  auto define = [&](StringRef name, Type result, ArrayRef<Type> arguments,
+                    llvm::function_ref<Value(ValueRange)> body) {
+    OpBuilder::InsertionGuard guard(b);
+    auto function = LLVM::LLVMFuncOp::create(
+        b, loc, name, LLVM::LLVMFunctionType::get(result, arguments),
+        LLVM::Linkage::Internal);
+    function.setAlwaysInline(true);
+    Block *block = function.addEntryBlock(b);
+    b.setInsertionPointToStart(block);
+    LLVM::ReturnOp::create(b, loc, body(block->getArguments()));
+  };
+  auto yes = [&](ValueRange) -> Value {
+    return LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(1));
+  };
+  define("shardq_device_ok", i32, {pointer}, yes);
+  define("shardq_device_admit", i32, {pointer, i32, i32, i64, i64}, yes);
+  define("shardq_device_peer", pointer, {pointer, pointer, i64},
+         [&](ValueRange args) -> Value {
+           auto word = [&](int32_t index) {
+             Value at = LLVM::GEPOp::create(b, loc, pointer, i64, args[0],
+                                            ArrayRef<LLVM::GEPArg>{index});
+             return LLVM::LoadOp::create(b, loc, i64, at);
+           };
+           Value steps = LLVM::SubOp::create(b, loc, args[2], word(0));
+           Value bytes = LLVM::MulOp::create(b, loc, steps, word(1));
+           return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), args[1],
+                                      ArrayRef<LLVM::GEPArg>{bytes});
+         });
+}
+
 LogicalResult KernelWriter::writeKernel(StringRef name,
                                         ArrayRef<Type> arguments,
                                         const KernelShape &shape, Emit emit) {
@@ -89,6 +129,7 @@ LogicalResult KernelWriter::writeKernel(StringRef name,
                                           chip, features);
   kernels.setTargetsAttr(top.getArrayAttr({target}));
   top.setInsertionPointToStart(&kernels.getBodyRegion().front());
+  defineLibrary(kernels);
   auto function = gpu::GPUFuncOp::create(
       top, loc, name, FunctionType::get(context, arguments, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
@@ -141,6 +182,44 @@ LogicalResult KernelWriter::writeKernel(StringRef name,
   return success();
 }
 
+/// Three kernels: the push, and what packs and unpacks the same rows.
+LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
+  Type index = IndexType::get(context);
+  SmallVector<Type> types;
+  for (Type type : push->getOperandTypes()) {
+    if (auto buffer = dyn_cast<MemRefType>(type))
+      type = MemRefType::get(buffer.getShape(), buffer.getElementType(),
+                             buffer.getLayout());
+    types.push_back(type);
+  }
+  // This rank, its coordinate, the device context.
+  types.append(3, index);
+  KernelShape shape = getExchangeShape(push);
+  StringRef name = function.getName();
+  if (failed(writeKernel((name + "_push").str(), types, shape,
+                         [&](KernelBuilder &b, ValueRange args) {
+                           emitExchangeKernel(b, push, args);
+                         })))
+    return failure();
+  auto carried = function->getAttrOfType<IntegerAttr>("carried");
+  if (!carried)
+    return function.emitOpError("does not say how many rows are carried");
+  auto inbox = cast<MemRefType>(push.getInbox().getType());
+  SmallVector<int64_t> box(inbox.getShape());
+  if (push.getDirection() == Direction::HeadsToTokens)
+    box[1] /=
+        lookupMeshAxis(push, push.getMeshAttr(), push.getAxis()).axis.getSize();
+  types.push_back(MemRefType::get(box, inbox.getElementType()));
+  for (bool isLanding : {false, true})
+    if (failed(writeKernel(
+            (name + (isLanding ? "_unpack" : "_pack")).str(), types, shape,
+            [&](KernelBuilder &b, ValueRange args) {
+              emitCarriedKernel(b, push, {carried.getInt(), isLanding}, args);
+            })))
+      return failure();
+  return success();
+}
+
 LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   Operation *op = nullptr;
   for (Operation &each : function.getBody().front().without_terminator())
@@ -183,6 +262,8 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
                                         args[3], args[2]);
                        });
   }
+  if (auto push = dyn_cast<PushOp>(op))
+    return writeExchange(function, push);
   return op->emitOpError("has no kernel here");
 }
 
