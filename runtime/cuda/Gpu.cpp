@@ -273,12 +273,17 @@ Outcome Gpu::mapAlone() {
   Current current(driver, context);
   CaptureGuard guard(driver);
   heapFd.reset();
-  isAlone = true;
-  if (Outcome outcome = AddressRange::reserve(driver, layout.bytes, 1, range);
-      outcome.failed())
-    return outcome;
-  if (Outcome outcome = range->map(0, heap, {device}); outcome.failed())
-    return outcome;
+  range.reset();
+  if (hasHeap)
+    driver.releaseMemory(heap);
+  hasHeap = false;
+  // An ordinary allocation: NCCL may share it between devices in its own ways.
+  if (Result result = allocate(layout.bytes, heapAlone)) {
+    Outcome outcome = driver.failed("cuMemAlloc", result);
+    return failure(SHARDQ_SYSTEM, "%llu bytes on CUDA device %d: %s",
+                   (unsigned long long)layout.bytes, options.ordinal,
+                   outcome.text.c_str());
+  }
   return createAlone();
 }
 
@@ -378,7 +383,7 @@ Outcome Gpu::prepare(const Deadline &deadline) {
     context.flags = {heaps, layout.bytes, layout.flags, layout.channels,
                      layout.world};
     context.outgoing = context.flags;
-    if (isAlone) {
+    if (heapAlone) {
       // Consumer and producer change places: this rank's lines lie together.
       constexpr uint64_t kLine = sizeof(protocol::FlagLine);
       context.outgoing = {reinterpret_cast<char *>(outgoing) -

@@ -84,8 +84,8 @@ public:
   Outcome mapShared(std::shared_ptr<AddressRange> shared,
                     const std::vector<int> &ordinals);
 
-  /// Maps this rank's heap alone, in place of a range with the peers': NCCL
-  /// carries what goes there.
+  /// Takes memory for this rank's heap that no peer maps: NCCL carries what
+  /// goes there.
   Outcome mapAlone();
 
   /// Clears this rank's flags and epochs, and writes the slots' contexts.
@@ -151,7 +151,9 @@ private:
   Outcome loadCheck();
   Outcome createAlone();
   uint64_t pairOf(int32_t slot, int32_t channel) const;
-  Address ownHeap() const { return range->heap(isAlone ? 0 : options.rank); }
+  Address ownHeap() const {
+    return heapAlone ? heapAlone : range->heap(options.rank);
+  }
   char *at(uint64_t offset) const;
 
   const GpuOptions options;
@@ -170,10 +172,10 @@ private:
   bool hasHeap = false;
   Descriptor heapFd;
   std::shared_ptr<AddressRange> range;
-  bool isAlone = false; // no peers in it
 
   // Of the NCCL form.
-  Address outgoing = 0; // FlagLine [slots][channels][kFlagLines][world]
+  Address heapAlone = 0; // in place of `heap`
+  Address outgoing = 0;  // FlagLine [slots][channels][kFlagLines][world]
   device::Mark *marks = nullptr; // [slots][channels], page-locked
   Address marksOnDevice = 0;
   char *copies = nullptr; // page-locked
