@@ -12,6 +12,8 @@
 
 using namespace shardq;
 
+/// Between two looks of the watchdog.
+static constexpr int kTickMs = 2;
 static constexpr int64_t kDefaultDeadlineMs = 30'000;
 // Above any use, and small enough to add to a clock.
 static constexpr int64_t kMaxDeadlineMs = int64_t(1000) * 60 * 60 * 24 * 365;
@@ -140,10 +142,13 @@ Outcome shardq_comm::create(const shardq_comm_options &given,
   std::function<void()> tick;
   if (comm->gpu)
     tick = [member = comm.get()] { member->tick(); };
+  std::function<bool(int32_t)> receive;
+  if (Remote *remote = comm->remote.get())
+    receive = [remote](int32_t peer) { return remote->receive(peer); };
   Outcome outcome = comm->watchdog.start(
       std::move(membership.sockets),
       [member = comm.get()](int32_t peer) { member->peerClosed(peer); },
-      std::move(tick));
+      std::move(tick), kTickMs, std::move(receive));
   // The others are members already and see this rank leave.
   if (outcome.failed())
     comm.reset();
@@ -163,6 +168,8 @@ shardq_comm::shardq_comm(const shardq_comm_options &options, Plan plan,
     contexts.emplace_back(*this, slot);
   if (carrier)
     watch.emplace(*this);
+  if (membership.isRemote)
+    remote = std::make_unique<Remote>(heaps, rank, membership.sockets);
 }
 
 /// Longest time to end NCCL's communicators in peace, which peers may disturb.
@@ -172,6 +179,8 @@ shardq_comm::~shardq_comm() {
   // What has been done has been told to the end.
   if (carrier)
     watch->publish();
+  if (remote)
+    remote->tellLeft();
   // Before the sockets close: a peer that sees one close looks here to tell
   // leaving from dying. The heap itself stays for as long as peers map it.
   storeRelease(heaps.left(rank), uint64_t(1));
@@ -216,6 +225,8 @@ void shardq_comm::fail(const Failure &failure, std::string text) {
   // the others.
   for (int32_t step = 0; step != world; ++step)
     post(heaps.abort((rank + step) % world), failure);
+  if (remote)
+    remote->tellAbort(failure);
   ringAll();
 }
 

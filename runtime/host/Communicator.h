@@ -5,6 +5,7 @@
 
 #include "Context.h"
 #include "Fault.h"
+#include "Remote.h"
 #include "Rendezvous.h"
 #include "Watchdog.h"
 #include "cuda/Gpu.h"
@@ -52,6 +53,8 @@ public:
   std::unique_ptr<shardq::cuda::Gpu> gpu;
   /// Null where ranks write into each other's memory.
   std::unique_ptr<shardq::nccl::Carrier> carrier;
+  /// Null where heaps are shared, and not copies.
+  std::unique_ptr<shardq::Remote> remote;
   /// How rows travel, and why so.
   const std::string transport;
 

@@ -2,6 +2,9 @@
 //
 //   hello       allgather   everybody compares versions, plans, hosts
 //   heaps       sockets     descriptors are swapped, heaps mapped
+//   (reaches    allgather   ranks on several hosts: where each listens, in
+//   place
+//                           of that)
 //   (maps       allgather   threads on GPUs: everybody's heap is in its place)
 //   tokens      barrier     everybody wrote into everybody's heap
 //   report      allgather   everybody says whether all of that went well
@@ -20,6 +23,7 @@
 #include "Rendezvous.h"
 
 #include "Memory.h"
+#include "Remote.h"
 #include "cuda/Gpu.h"
 #include "nccl/Carrier.h"
 
@@ -83,7 +87,9 @@ static Outcome fillHello(Hello &hello, int32_t rank, int32_t world,
 }
 
 static bool isElsewhere(const Hello &a, const Hello &b) {
-  return std::strncmp(a.group, b.group, sizeof(a.group)) != 0;
+  return std::strncmp(a.group, b.group, sizeof(a.group)) != 0 ||
+         std::strncmp(a.host, b.host, sizeof(a.host)) != 0 ||
+         a.network != b.network;
 }
 
 Outcome shardq::compare(const std::vector<Hello> &hellos) {
@@ -152,18 +158,12 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
     if (other.deviceHeapBytes != first.deviceHeapBytes)
       return differ("bytes of the GPU's heap", other.deviceHeapBytes,
                     first.deviceHeapBytes);
-    if (std::strncmp(other.host, first.host, sizeof(first.host)) != 0 ||
-        other.network != first.network)
-      return failure(SHARDQ_MISMATCH,
-                     "rank %d and rank 0 are on different hosts or in "
-                     "different network namespaces, and ranks have no control "
-                     "sockets between those",
-                     rank);
     if (other.memory == SHARDQ_MEMORY_HOST && isElsewhere(other, first))
       return failure(SHARDQ_MISMATCH,
-                     "rank %d and rank 0 are on different hosts, \"%s\" and "
-                     "\"%s\", with buffers in host memory",
-                     rank, other.group, first.group);
+                     "rank %d and rank 0 are on different hosts or in "
+                     "different network namespaces, with buffers in host "
+                     "memory",
+                     rank);
   }
   return {};
 }
@@ -306,6 +306,32 @@ static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
   return {};
 }
 
+/// Makes a copy of all ranks' heaps for this rank alone, and connections that
+/// will carry the changes.
+static Outcome connectHosts(shardq_bootstrap &bootstrap, const Layout &layout,
+                            const std::vector<Nonce> &nonces,
+                            const Deadline &mapping, const Deadline &deadline,
+                            Membership &membership) {
+  membership.isRemote = true;
+  Descriptor listener;
+  Reach mine{};
+  Outcome outcome = listenRemote(layout.world, listener, mine);
+  std::vector<Reach> reaches(nonces.size());
+  if (Outcome gathered =
+          bootstrap.allgather(&mine, reaches.data(), sizeof(mine), deadline);
+      gathered.failed())
+    return outcome.failed() ? outcome : gathered;
+  if (!outcome.failed())
+    outcome = connectRemote(bootstrap.rank, nonces, reaches, listener, mapping,
+                            membership.sockets);
+  std::shared_ptr<HeapSpace> space;
+  if (!outcome.failed())
+    outcome = HeapSpace::allocate(layout.bytes, layout.world, space);
+  if (!outcome.failed())
+    membership.heaps = Heaps(std::move(space), layout);
+  return outcome;
+}
+
 namespace {
 
 /// What a rank leaves with each other one, and what each other leaves with it.
@@ -397,14 +423,21 @@ static Outcome joinNccl(shardq_bootstrap &bootstrap, const Plan &plan,
   return {};
 }
 
+/// The first rank that is not on the host of rank 0; -1 without one.
+static int32_t findOtherHost(const std::vector<Hello> &hellos) {
+  for (const Hello &hello : hellos)
+    if (isElsewhere(hello, hellos.front()))
+      return hello.rank;
+  return -1;
+}
+
 /// Why rows cannot or shall not go straight into peers' memory, from what all
 /// have said; empty if there is no reason yet.
 static std::string findReason(const std::vector<Hello> &hellos) {
   if (hellos.front().transport == SHARDQ_TRANSPORT_NCCL)
     return "asked for";
-  for (const Hello &hello : hellos)
-    if (isElsewhere(hello, hellos.front()))
-      return format("rank %d and rank 0 are on different hosts", hello.rank);
+  if (int32_t other = findOtherHost(hellos); other >= 0)
+    return format("rank %d and rank 0 are on different hosts", other);
   return {};
 }
 
@@ -449,8 +482,12 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
   Deadline mapping = Deadline::in(deadline.remaining() * 3 / 4);
   Layout layout(plan, world, gpu ? HeapPart::Control : HeapPart::Whole);
   std::vector<Descriptor> onDevice;
+  bool isRemote = !threads && findOtherHost(hellos) >= 0;
   if (threads)
     outcome = mapShared(bootstrap, layout, membership);
+  else if (isRemote)
+    outcome =
+        connectHosts(bootstrap, layout, nonces, mapping, deadline, membership);
   else
     outcome = mapHeaps(bootstrap, layout, nonces, listener,
                        gpu && isDirect ? gpu->descriptor() : -1, mapping,
@@ -472,12 +509,12 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     direct = gpu->prepare(mapping);
   if (probes && !direct.failed())
     direct = gpu->writeProbes(tokens.given, mapping);
-  if (!outcome.failed())
+  if (!outcome.failed() && !isRemote)
     writeTokens(membership.heaps, rank, nonces);
   Outcome barrier = bootstrap.barrier("shardq tokens", deadline);
   if (!outcome.failed())
     outcome = std::move(barrier);
-  if (!outcome.failed())
+  if (!outcome.failed() && !isRemote)
     outcome = checkTokens(membership.heaps, rank, nonces);
   if (probes && !direct.failed())
     direct = gpu->checkProbes(tokens.expected, deadline);

@@ -50,6 +50,7 @@ struct Report {
 struct Membership {
   Heaps heaps;
   std::vector<Descriptor> sockets; // empty when ranks are threads
+  bool isRemote = false; // heaps are copies, and sockets carry the changes
   /// Null where peers' memory is mapped.
   std::unique_ptr<nccl::Carrier> carrier;
   /// How rows travel, and why so; the same on all ranks.

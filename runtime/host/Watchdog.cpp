@@ -14,10 +14,12 @@ using namespace shardq;
 
 Outcome Watchdog::start(std::vector<Descriptor> newSockets,
                         std::function<void(int32_t)> newClosed,
-                        std::function<void()> newTick, int newPeriodMs) {
+                        std::function<void()> newTick, int newPeriodMs,
+                        std::function<bool(int32_t)> newReceive) {
   sockets = std::move(newSockets);
   closed = std::move(newClosed);
   tick = std::move(newTick);
+  receive = std::move(newReceive);
   // Without a tick only events count.
   periodMs = tick ? newPeriodMs : -1;
   wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -50,6 +52,14 @@ void Watchdog::stop() {
   wake.reset();
 }
 
+/// Nothing is ever sent, so what can be read is the end; a byte from a confused
+/// peer is dropped.
+static bool isOpen(int fd) {
+  char byte;
+  ssize_t count = recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
 void Watchdog::run() {
   std::vector<pollfd> entries;
   for (const Descriptor &socket : sockets)
@@ -67,14 +77,11 @@ void Watchdog::run() {
     for (size_t peer = 0; peer != sockets.size(); ++peer) {
       if (!entries[peer].revents)
         continue;
-      // Nothing is ever sent, so what can be read is the end; a byte from a
-      // confused peer is dropped.
-      char byte;
-      ssize_t count = recv(entries[peer].fd, &byte, sizeof(byte), MSG_DONTWAIT);
-      if (count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR)))
+      int32_t rank = static_cast<int32_t>(peer);
+      if (receive ? receive(rank) : isOpen(entries[peer].fd))
         continue;
       entries[peer].fd = -1;
-      closed(static_cast<int32_t>(peer));
+      closed(rank);
     }
     if (tick)
       tick();

@@ -22,10 +22,12 @@ public:
   /// `closed` is called on the watchdog's thread, once per peer, when its
   /// socket closes: it left, or its process ended. Entries of `sockets` that
   /// are empty are skipped. `tick`, if there is one, is called every
-  /// `periodMs`.
+  /// `periodMs`. `receive`, if there is one, reads what has come from a peer
+  /// and says whether its socket is still open.
   Outcome start(std::vector<Descriptor> sockets,
                 std::function<void(int32_t)> closed,
-                std::function<void()> tick = {}, int periodMs = 2);
+                std::function<void()> tick = {}, int periodMs = 2,
+                std::function<bool(int32_t)> receive = {});
 
   /// Ends the thread, then closes the sockets.
   void stop();
@@ -36,6 +38,7 @@ private:
   std::vector<Descriptor> sockets;
   std::function<void(int32_t)> closed;
   std::function<void()> tick;
+  std::function<bool(int32_t)> receive;
   int periodMs = -1;
   Descriptor wake;
   std::thread thread;

@@ -47,6 +47,8 @@ void Watch::publish(int32_t slot, int32_t channel) {
   HostMemory memory(comm.heaps);
   protocol::signal(memory, comm.heaps.flagTable(), exchange, noRows.data());
   storeRelease(comm.heaps.signalled(comm.rank, slot, channel), exchange.epoch);
+  if (comm.remote)
+    comm.remote->tellFlag(exchange);
 }
 
 void Watch::publish() {
@@ -70,24 +72,51 @@ void Watch::tick() {
       look(slot, static_cast<int32_t>(channel));
 }
 
+/// This rank waits for `target`.
+void Watch::tellTarget(const Exchange &exchange, int64_t target) {
+  SlotProgress &progress = comm.heaps.progress(comm.rank, exchange.slot);
+  if (loadRelaxed(progress.waiting) != 0 &&
+      loadRelaxed(progress.channel) == exchange.channel &&
+      loadRelaxed(progress.target) == target)
+    return;
+  storeRelaxed(progress.channel, exchange.channel);
+  storeRelaxed(progress.operation, exchange.operation);
+  storeRelaxed(progress.target, target);
+  storeRelaxed(progress.epoch, exchange.epoch);
+  storeRelease(progress.waiting, uint64_t(1));
+  if (comm.remote)
+    comm.remote->tellProgress(exchange, target, /*isWaiting=*/true);
+}
+
+/// It no longer waits in this exchange.
+void Watch::tellNothing(const Exchange &exchange) {
+  SlotProgress &progress = comm.heaps.progress(comm.rank, exchange.slot);
+  if (loadRelaxed(progress.waiting) == 0 ||
+      loadRelaxed(progress.channel) != exchange.channel)
+    return;
+  storeRelease(progress.waiting, uint64_t(0));
+  if (comm.remote)
+    comm.remote->tellProgress(exchange, loadRelaxed(progress.target),
+                              /*isWaiting=*/false);
+}
+
 void Watch::look(int32_t slot, int32_t channel) {
   Channel &state = at(slot, channel);
-  SlotProgress &progress = comm.heaps.progress(comm.rank, slot);
   Exchange exchange = readExchange(comm, slot, channel);
   uint64_t arrived = loadAcquire(comm.gpu->mark(slot, channel).arrived);
   int64_t outside;
   if (protocol::epochsAhead(exchange.epoch, arrived) <= 0 ||
       !exchange.group.isWithin(comm.world, outside)) {
-    if (state.tell && loadRelaxed(progress.channel) == channel)
-      storeRelease(progress.waiting, uint64_t(0));
+    tellNothing(exchange);
     state.end.reset();
-    state.tell.reset();
     return;
   }
   if (!state.end || state.waitedFor != exchange.epoch) {
     state.waitedFor = exchange.epoch;
     state.end = Deadline::in(comm.deadlineMs);
     state.tell = Deadline::in(kTellMs);
+    // What was told is about the epoch before.
+    tellNothing(exchange);
     return;
   }
 
@@ -113,13 +142,8 @@ void Watch::look(int32_t slot, int32_t channel) {
   bool isMissing = late >= 0;
   if (!isMissing)
     late = exchange.group.member(exchange.group.rotated(0, comm.rank));
-  if (state.tell->passed()) {
-    storeRelaxed(progress.channel, int64_t(channel));
-    storeRelaxed(progress.operation, exchange.operation);
-    storeRelaxed(progress.target, late);
-    storeRelaxed(progress.epoch, exchange.epoch);
-    storeRelease(progress.waiting, uint64_t(1));
-  }
+  if (state.tell->passed())
+    tellTarget(exchange, late);
   if (left >= 0 && !comm.failed())
     fail(SHARDQ_PEER_LEFT, exchange, left, isMissing);
   else if (state.end->passed())

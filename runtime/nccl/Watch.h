@@ -41,6 +41,8 @@ private:
   void publishAll();
   void publish(int32_t slot, int32_t channel);
   void look(int32_t slot, int32_t channel);
+  void tellTarget(const protocol::Exchange &exchange, int64_t target);
+  void tellNothing(const protocol::Exchange &exchange);
   void fail(shardq_status status, const protocol::Exchange &exchange,
             int64_t culprit, bool isMissing);
   Channel &at(int32_t slot, int32_t channel);

@@ -1,7 +1,7 @@
 //===- runtime.h - C ABI of the ShardQ runtime ------------------*- C -*-===//
 //
 // Symmetric buffers, exchanges and errors for the ranks of one host, on its
-// cores or on its GPUs.
+// cores or on its GPUs, and for ranks on the GPUs of several.
 //
 // Two audiences read this header. A program that runs ranks uses
 // `shardq_bootstrap_*`, `shardq_comm_*` and `shardq_context_*`. Code generated

@@ -18,7 +18,8 @@ using namespace shardq::test;
 
 namespace {
 
-enum class Kind { Threads, Processes };
+/// Hosts: processes whose ranks say that they are on two.
+enum class Kind { Threads, Processes, Hosts };
 
 /// Sets a variable for a test.
 class Variable {
@@ -110,6 +111,10 @@ protected:
   int32_t world() const { return GetParam().second; }
 
   std::vector<RankResult> run(const char *scenario) {
+    if (GetParam().first == Kind::Hosts) {
+      Variable hosts("SHARDQ_TEST_HOSTS", "2");
+      return runOnProcesses(scenario, world(), SHARDQ_TRANSPORT_AUTO);
+    }
     return GetParam().first == Kind::Threads
                ? runOnThreads(scenario, world(), SHARDQ_TRANSPORT_NCCL)
                : runOnProcesses(scenario, world(), SHARDQ_TRANSPORT_NCCL);
@@ -183,17 +188,22 @@ TEST_P(NcclRanks, FaultKill) {
                 odd() + " died", oddRank(world()));
 }
 
+static std::string
+nameRanks(const testing::TestParamInfo<std::pair<Kind, int32_t>> &info) {
+  static const char *const kNames[] = {"threads_", "processes_", "hosts_"};
+  return kNames[static_cast<int>(info.param.first)] +
+         std::to_string(info.param.second);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, NcclRanks,
     testing::Values(std::pair(Kind::Threads, 2), std::pair(Kind::Threads, 3),
                     std::pair(Kind::Threads, 4), std::pair(Kind::Threads, 8),
                     std::pair(Kind::Processes, 2),
                     std::pair(Kind::Processes, 3),
-                    std::pair(Kind::Processes, 4)),
-    [](const auto &info) {
-      return (info.param.first == Kind::Threads ? "threads_" : "processes_") +
-             std::to_string(info.param.second);
-    });
+                    std::pair(Kind::Processes, 4), std::pair(Kind::Hosts, 2),
+                    std::pair(Kind::Hosts, 3), std::pair(Kind::Hosts, 4)),
+    nameRanks);
 
 //===--- Which transport --------------------------------------------------===//
 
@@ -286,8 +296,8 @@ TEST_F(NcclChoice, OtherHosts) {
     comm.host = kNames[rank];
   };
   expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_MISMATCH,
-                "rank 2 and rank 0 are on different hosts, \"b\" and \"a\", "
-                "with buffers in host memory");
+                "rank 2 and rank 0 are on different hosts or in different "
+                "network namespaces, with buffers in host memory");
 }
 
 TEST_F(NcclChoice, LostWrites) {

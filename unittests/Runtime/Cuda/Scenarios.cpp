@@ -4,6 +4,7 @@
 
 #include "CudaRank.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -240,6 +241,14 @@ int shardq::test::deviceOf(int32_t rank) {
 
 namespace {
 
+/// The environment's SHARDQ_TEST_HOSTS is how many hosts ranks are dealt over.
+const char *hostOf(int32_t rank) {
+  static const char *const kNames[] = {"a", "b", "c", "d"};
+  const char *text = std::getenv("SHARDQ_TEST_HOSTS");
+  int32_t hosts = text ? std::atoi(text) : 0;
+  return hosts > 1 ? kNames[rank % std::min(hosts, 4)] : nullptr;
+}
+
 /// A scenario for a number of ranks.
 struct Run {
   Run(const char *name, int32_t world, int32_t transport)
@@ -255,6 +264,7 @@ struct Run {
       comm.cuda_device = deviceOf(rank);
       comm.arena_bytes = 1 << 18;
       comm.transport = transport;
+      comm.host = hostOf(rank);
     };
     body = [this](shardq_comm *comm, RankResult &result) {
       scenario.body(comm, plan, result);
