@@ -109,10 +109,13 @@ BenchReport run::makeBenchReport(const RunOutcome &outcome,
                                       : ArrayRef<double>();
     });
     report.kernels.push_back({kernel.kernel, time});
-    if (isOf(kernel.kernel, "push"))
+    // What NCCL does stands behind the kernel that announces it.
+    bool isUnpack = StringRef(kernel.kernel).contains("_unpack");
+    if (isOf(kernel.kernel, "push") && !isUnpack)
       pushes.push_back(time);
     else if (!pushes.empty() &&
-             (isOf(kernel.kernel, "signal") || isOf(kernel.kernel, "wait")))
+             (isUnpack || isOf(kernel.kernel, "signal") ||
+              isOf(kernel.kernel, "announce") || isOf(kernel.kernel, "wait")))
       pushes.back() += time;
   }
   if (pushes.size() == exchanges.size())

@@ -125,6 +125,9 @@ static std::string runRank(const Program &program, const Signature &signature,
   if (program.isForGpu()) {
     commOptions.memory = SHARDQ_MEMORY_CUDA;
     commOptions.cuda_device = int32_t(rank / options.ranksPerGpu);
+    commOptions.transport = int32_t(options.transport);
+    if (!options.hosts.empty())
+      commOptions.host = options.hosts[rank % options.hosts.size()].c_str();
     llvm::Expected<std::unique_ptr<Gpu>> opened =
         Gpu::open(commOptions.cuda_device);
     if (!opened)
@@ -140,6 +143,10 @@ static std::string runRank(const Program &program, const Signature &signature,
   shardq_bootstrap_destroy(bootstrap);
   if (status != SHARDQ_OK)
     return std::string(shardq_status_name(status)) + ": " + message;
+  if (onGpu) {
+    shardq_comm_transport(comm, message, sizeof(message));
+    outcome.transport = message;
+  }
 
   if (onGpu && shardq_comm_load(comm, program.getImage(), message,
                                 sizeof(message)) != SHARDQ_OK) {
@@ -227,6 +234,7 @@ static void send(int descriptor, const RankOutcome &outcome) {
   WireWriter writer;
   writer.put(int64_t(outcome.ok));
   writer.put(StringRef(outcome.message));
+  writer.put(StringRef(outcome.transport));
   writer.put(int64_t(outcome.seconds * 1e9));
   writer.put(int64_t(outcome.results.size()));
   for (const Array &array : outcome.results) {
@@ -276,6 +284,7 @@ static RankOutcome receive(int descriptor) {
   WireReader reader((*buffer)->getBuffer());
   bool ok = reader.takeInt();
   std::string message = reader.takeText().str();
+  outcome.transport = reader.takeText().str();
   outcome.seconds = double(reader.takeInt()) * 1e-9;
   for (int64_t i = 0, e = reader.takeInt(); i < e && reader.ok(); ++i) {
     Element element = Element(reader.takeInt());
@@ -347,11 +356,10 @@ private:
 };
 } // namespace
 
-[[noreturn]] static void becomeRank(const Program &program,
-                                    const Signature &signature,
-                                    ArrayRef<std::vector<Array>> turns, int64_t rank,
-                                    int64_t numRanks, StringRef directory,
-                                    const RunOptions &options, int descriptor) {
+[[noreturn]] static void
+becomeRank(const Program &program, const Signature &signature,
+           ArrayRef<std::vector<Array>> turns, int64_t rank, int64_t numRanks,
+           StringRef directory, const RunOptions &options, int descriptor) {
   // No rank outlives the tool, and a crash is the parent's to report: without
   // LLVM's stack dump and without a core.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -368,6 +376,17 @@ private:
   send(descriptor, outcome);
   // Not exit: the parent's buffers and handlers are not this process' own.
   _exit(0);
+}
+
+/// A line about how rows travel, the first time that ranks have met.
+static void reportTransport(const RunOutcome &run) {
+  static bool isReported = false;
+  for (const RankOutcome &rank : run.ranks) {
+    if (rank.transport.empty() || isReported)
+      continue;
+    isReported = true;
+    llvm::errs() << "transport " << rank.transport << '\n';
+  }
 }
 
 llvm::Expected<RunOutcome>
@@ -405,8 +424,8 @@ run::runRanks(const Program &program, const Signature &signature,
     }
     pid_t process = fork();
     if (process == 0)
-      becomeRank(program, signature, turns, rank, numRanks, directory,
-                 options, descriptors[rank]);
+      becomeRank(program, signature, turns, rank, numRanks, directory, options,
+                 descriptors[rank]);
     if (process < 0)
       failure = std::string("fork: ") + std::strerror(errno);
     processes[rank] = process;
@@ -456,6 +475,7 @@ run::runRanks(const Program &program, const Signature &signature,
   run.seconds = getSecondsSince(start);
   if (!failure.empty())
     return makeError(failure);
+  reportTransport(run);
   return run;
 }
 

@@ -25,8 +25,15 @@ struct RankOutcome {
   std::string message; // why not
   std::vector<Array> results;
   std::vector<TapRecord> taps;
-  double seconds = 0; // of the calls
-  BenchTimes times;   // where RunOptions asks for them
+  double seconds = 0;    // of the calls
+  std::string transport; // on GPUs: how rows travel, and why so
+  BenchTimes times;      // where RunOptions asks for them
+};
+
+enum class Transport : int32_t {
+  Auto = SHARDQ_TRANSPORT_AUTO,
+  Direct = SHARDQ_TRANSPORT_DIRECT,
+  Nccl = SHARDQ_TRANSPORT_NCCL
 };
 
 struct RunOptions {
@@ -38,6 +45,9 @@ struct RunOptions {
 
   /// On GPUs: rank r runs on device r / ranksPerGpu.
   int64_t ranksPerGpu = 1;
+  Transport transport = Transport::Auto;
+  /// On GPUs: what ranks call their hosts, dealt over them in turn.
+  std::vector<std::string> hosts;
   /// Runs behind the first replay a captured graph.
   bool graph = false;
   /// On a GPU: times the program, with so many replays a trial; 0 for not.

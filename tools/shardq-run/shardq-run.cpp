@@ -121,6 +121,19 @@ struct Flags {
   cl::opt<int64_t> ranksPerGpu{"ranks-per-gpu", cl::value_desc("N"),
                                cl::init(1), cl::cat(category),
                                cl::desc("Ranks that share a GPU (default 1)")};
+  cl::opt<Transport> transport{
+      "transport", cl::cat(category), cl::init(Transport::Auto),
+      cl::desc("With --target=cuda: how rows travel between GPUs"),
+      cl::values(clEnumValN(Transport::Auto, "auto",
+                            "direct where that works, else nccl (default)"),
+                 clEnumValN(Transport::Direct, "direct",
+                            "stores into the memory of the others"),
+                 clEnumValN(Transport::Nccl, "nccl", "sends of NCCL"))};
+  cl::list<std::string> hosts{
+      "hosts", cl::value_desc("NAME,..."), cl::CommaSeparated,
+      cl::cat(category),
+      cl::desc("With --target=cuda: what ranks call their hosts, in turn; "
+               "other names are other hosts")};
   cl::opt<bool> graph{
       "graph", cl::cat(category),
       cl::desc("With --target=cuda and --repeat: replay a captured graph")};
@@ -275,9 +288,10 @@ static int runTool(const Flags &flags) {
     return reportBadInput(
         "--ranks-per-gpu must be positive, --bench cannot be negative");
   if (flags.target == Target::CPU &&
-      (flags.graph || flags.bench || flags.ranksPerGpu != 1))
-    return reportBadInput(
-        "--graph, --bench and --ranks-per-gpu need --target=cuda");
+      (flags.graph || flags.bench || flags.ranksPerGpu != 1 ||
+       flags.transport != Transport::Auto || !flags.hosts.empty()))
+    return reportBadInput("--graph, --bench, --ranks-per-gpu, --transport and "
+                          "--hosts need --target=cuda");
   if (flags.verify && !flags.nextSteps.empty())
     return reportBadInput("give --next-step or --verify, not both");
   if (flags.repeat <= int64_t(flags.nextSteps.size()) &&
@@ -367,6 +381,8 @@ static int runTool(const Flags &flags) {
   options.compile.target = flags.target;
   options.compile.arch = flags.arch;
   options.run.ranksPerGpu = flags.ranksPerGpu;
+  options.run.transport = flags.transport;
+  options.run.hosts.assign(flags.hosts.begin(), flags.hosts.end());
   options.run.graph = flags.graph;
   options.run.benchReplays = flags.bench;
   options.run.numRows = step.getNumRows();
