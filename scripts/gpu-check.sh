@@ -11,7 +11,7 @@
 #   --logs=DIR      for the output of each check (default: gpu-check-logs)
 #   --no-bench      no benchmarks
 #   --no-sanitizer  no compute-sanitizer
-#   --only=GROUPS   some of runtime,kernels,verify,roundtrip,graph,faults,
+#   --only=GROUPS   some of runtime,kernels,verify,roundtrip,graph,faults,nccl,
 #                   sanitizer,bench,peers
 #   --package=DIR   what gpu-package.sh made (default: where this script lies)
 #   --peers=DIR     where exchange_peers.py is: the same exchanges by torch and NCCL
@@ -199,12 +199,13 @@ limited() {
 
 # ranks N OPTION...: shardq-run, with N ranks dealt over the GPUs. It gives up before
 # it is killed, since only then it says why.
+transport=auto
 ranks() {
   local count=$1
   shift
   local options=(--target="$target")
   if [[ $target == cuda ]]; then
-    options+=(--ranks-per-gpu=$(((count + gpus - 1) / gpus)) --arch="$chip")
+    options+=(--ranks-per-gpu=$(((count + gpus - 1) / gpus)) --arch="$chip" --transport="$transport")
   fi
   limited "$shardq_run" "${options[@]}" --timeout=$((limit > 30 ? limit - 15 : limit / 2)) "$@"
 }
@@ -236,6 +237,26 @@ torch=0
 cat "$logs/machine.txt"
 if [[ $target == cuda ]]; then
   nvidia-smi topo -m >>"$logs/machine.txt" 2>&1 || true
+fi
+
+# NCCL wants a GPU for each rank.
+find_nccl() {
+  [[ -z ${SHARDQ_NCCL:-} ]] || return 0
+  if ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2 '; then
+    return 0
+  fi
+  # Where torch's packages have it.
+  SHARDQ_NCCL=$(python3 -c 'import nvidia.nccl as n; print(n.__path__[0] + "/lib/libnccl.so.2")' 2>/dev/null) || return 1
+  [[ -f $SHARDQ_NCCL ]] || return 1
+  export SHARDQ_NCCL
+}
+no_nccl=""
+if [[ $target == cpu ]]; then
+  no_nccl="needs a GPU"
+elif ! find_nccl; then
+  no_nccl="not run: no libnccl"
+elif ((gpus < 2)); then
+  no_nccl="needs two GPUs"
 fi
 
 # --- Programs and steps -------------------------------------------------------
@@ -371,7 +392,7 @@ random_array() {
 # buffers: push, signal and wait. Rows of decodes stay where they are, so those of
 # the result are not looked at. Bytes are random: NaNs of any kind too.
 round_trip() {
-  local world=$1 heads=$2 dim=$3 type=$4 decodes=$5 name="w$1-h$2-$3-$4-d$5" i
+  local world=$1 heads=$2 dim=$3 type=$4 decodes=$5 name="w$1-h$2-$3-$4-d$5-$transport" i
   local -A codes=([bf16]='<u2' [f16]='<f2' [f32]='<f4' [f8E4M3FN]='|i1')
   local lengths=() contexts=() rows=0 bytes
   for ((i = 0; i != decodes; ++i)); do
@@ -416,6 +437,15 @@ struck() {
   fi
   note=$(grep -E -m 1 "$2" "$log" | cut -c1-110) || {
     note="nothing says '$2'"
+    return 1
+  }
+}
+
+# From auto to NCCL, since the ranks say that they are on two hosts.
+hosts_differ() {
+  ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --verify --hosts=a,b || return
+  note=$(grep -m 1 '^transport nccl .*are on different hosts' "$log") || {
+    note="nothing says that hosts differ"
     return 1
   }
 }
@@ -547,7 +577,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk; do
+  for name in mla idx topk exchange; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -616,6 +646,30 @@ if wanted faults; then
   alone fault-late 40 struck stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1'
 fi
 
+if wanted nccl; then
+  wait
+  if [[ $no_nccl ]]; then
+    skip nccl "$no_nccl"
+  else
+    transport=nccl
+    for name in open mixed closed-decodes; do
+      check "nccl-verify-$name" 240 verified 2 "$tp2" --step="$examples/steps/small-$name.json"
+      check "nccl-graph-$name" 180 ranks 2 "$tp2" --step="$examples/steps/small-$name.json" \
+        --shard-q-tokens --graph --repeat=100
+    done
+    for count in 2 3 4 8; do
+      ((count <= gpus)) || continue
+      check "nccl-roundtrip-w$count-h16-576-bf16-d3" 120 round_trip "$count" 16 576 bf16 3
+      check "nccl-roundtrip-w$count-h1-512-f32-d0" 120 round_trip "$count" 1 512 f32 0
+    done
+    wait
+    alone nccl-fault-kill 40 struck kill '^rank 0: peer dead: rank 1 died'
+    alone nccl-fault-late 40 struck stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1'
+    transport=auto
+    alone nccl-two-hosts 240 hosts_differ
+  fi
+fi
+
 if wanted sanitizer; then
   compute_sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
   if [[ $target == cpu ]]; then
@@ -654,6 +708,16 @@ if wanted bench && bench_or bench; then
     step "rows-$rows" "$rows" 0
     alone "exchange-$rows" 240 bench_exchange "$rows"
   done
+  if [[ $no_nccl ]]; then
+    skip nccl-exchange "$no_nccl"
+  else
+    transport=nccl
+    for rows in 2 1024 16384; do
+      # In a graph, with buffers for these rows, and thus of these rows.
+      alone "nccl-exchange-$rows" 240 bench_exchange "$rows"
+    done
+    transport=auto
+  fi
   random_array "$logs/data/topk.npy" '<i4' '8192, 2048' $((8192 * 2048 * 4))
   for op in convert_indices take_rows; do
     for count in 1 5; do
