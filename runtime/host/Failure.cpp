@@ -76,6 +76,11 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
   case Misuse::NotCarried:
     return format("%s is to be carried by NCCL, but rows go straight to peers",
                   plan.operationName(failure.operation).c_str());
+  case Misuse::Transfer:
+    return format("the transfer of %s is of %lld rows of %lld bytes, or has no "
+                  "memory for them",
+                  plan.operationName(failure.operation).c_str(), found,
+                  (long long)failure.expected);
   case Misuse::None:
   case Misuse::Arena:
   case Misuse::Driver:

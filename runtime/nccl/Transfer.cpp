@@ -202,7 +202,7 @@ bool shardq_context::carry(int32_t channel, int32_t operation,
       __builtin_mul_overflow(static_cast<uint64_t>(rows),
                              static_cast<uint64_t>(rowBytes), &bytes) ||
       (bytes > 0 && (!outbox || !landing))) {
-    misuse(Misuse::Rows, rows, -1, operation);
+    misuse(Misuse::Transfer, rows, rowBytes, operation);
     return false;
   }
   if (group.size == 1)

@@ -29,10 +29,11 @@ enum class Misuse : int64_t {
   Image,       // not a table of kernels, or no such kernel in it
   LoadCapture, // kernels must not be loaded while a stream is captured
   TapCapture,
-  Arena,     // SHARDQ_CAPACITY: temporary memory while a stream is captured
-  Driver,    // SHARDQ_SYSTEM: a call of the CUDA driver failed
-  Nccl,      // SHARDQ_SYSTEM: a call of NCCL failed
-  NotCarried // a transfer where ranks write into each other's memory
+  Arena,      // SHARDQ_CAPACITY: temporary memory while a stream is captured
+  Driver,     // SHARDQ_SYSTEM: a call of the CUDA driver failed
+  Nccl,       // SHARDQ_SYSTEM: a call of NCCL failed
+  NotCarried, // a transfer where ranks write into each other's memory
+  Transfer    // one of rows that cannot be, or without memory for them
 };
 
 /// An error in numbers: 64-bit words only, copied word by word between heaps.

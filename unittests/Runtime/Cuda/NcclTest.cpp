@@ -375,6 +375,54 @@ TEST_F(NcclChoice, AlternateCalls) {
   });
 }
 
+TEST_F(NcclChoice, TransfersThatCannotBe) {
+  struct Call {
+    int32_t channel;
+    int64_t first, stride, size;
+    bool hasMemory;
+    int64_t rows, rowBytes;
+    const char *text;
+  };
+  for (const Call &call : {
+           Call{2, 0, 1, 2, true, 4, 32,
+                "channel 2 is not one of the plan's 2"},
+           Call{-1, 0, 1, 2, true, 4, 32, "channel -1 is not one"},
+           Call{0, 0, 1, 3, true, 4, 32, "outside the world of 2 ranks"},
+           Call{0, 0, 1, 0, true, 4, 32, "or no member"},
+           Call{0, 0, 1, 2, true, -1, 32, "is of -1 rows of 32 bytes"},
+           Call{0, 0, 1, 2, true, 4, -1, "is of 4 rows of -1 bytes"},
+           Call{0, 0, 1, 2, true, INT64_MAX, 32, "rows of 32 bytes"},
+           Call{0, 0, 1, 2, false, 4, 32, "has no memory for them"},
+       }) {
+    RankOptions options = onGpus([](int32_t, shardq_comm_options &comm) {
+      comm.transport = SHARDQ_TRANSPORT_NCCL;
+    });
+    TestPlan two(2, 4);
+    runThreads(2, two.plan, options, [&](shardq_comm *comm, RankResult &) {
+      shardq_context *context = shardq_comm_context(comm, 0);
+      CudaRank rank(comm, two);
+      shardq_rt_begin(context, rank.stream);
+      void *memory = call.hasMemory ? shardq_rt_alloc(context, 1024) : nullptr;
+      shardq_rt_transfer(context, call.channel, 1, call.first, call.stride,
+                         call.size, memory, memory, call.rows, call.rowBytes);
+      EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+      char text[256] = "";
+      shardq_context_status(context, text, sizeof(text));
+      EXPECT_NE(std::string(text).find(call.text), std::string::npos) << text;
+      rank.synchronize();
+    });
+  }
+  // Outside of a call.
+  RankOptions options = onGpus([](int32_t, shardq_comm_options &comm) {
+    comm.transport = SHARDQ_TRANSPORT_NCCL;
+  });
+  runThreads(1, plan.plan, options, [&](shardq_comm *comm, RankResult &) {
+    shardq_context *context = shardq_comm_context(comm, 0);
+    shardq_rt_transfer(context, 0, 1, 0, 1, 1, nullptr, nullptr, 0, 0);
+    EXPECT_EQ(shardq_context_status(context, nullptr, 0), SHARDQ_INVALID);
+  });
+}
+
 TEST_F(NcclChoice, NoLibrary) {
   // In processes of their own, which have not opened one yet.
   {
