@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace mlir::shardq;
 
 bool mlir::shardq::isCollective(Operation *op) {
-  return isa<ExchangeOp, PushOp, SignalOp, WaitOp>(op);
+  return isa<CollectiveOpInterface, PushOp, SignalOp, WaitOp>(op);
 }
 
 static FunctionOpInterface resolve(CallOpInterface call,
@@ -103,7 +103,8 @@ bool RankDependence::visit(Operation *op) {
     if (operand.getType().isIndex() && operandBits.contents)
       from.shape = true;
   }
-  if (isa<RankOp, LocalRowsOp, PeerViewOp>(op))
+  if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
+          GatherQueryOp, CombineLseOp>(op))
     from.contents = true;
   if (isa<LocalRowsOp>(op))
     from.shape = true;

@@ -142,9 +142,80 @@ void WorkspaceOp::getEffects(Effects &effects) {
 // PushOp, SignalOp, WaitOp
 //===----------------------------------------------------------------------===//
 
+ParseResult mlir::shardq::parsePushTypes(OpAsmParser &parser,
+                                         SmallVectorImpl<Type> &sources,
+                                         Type &ids, Type &offsets,
+                                         Type &inbox) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<Type> others;
+  if (parser.parseLParen() || parser.parseTypeList(sources) ||
+      parser.parseRParen() || parser.parseComma() ||
+      parser.parseTypeList(others))
+    return failure();
+  if (others.size() != 1 && others.size() != 3)
+    return parser.emitError(loc, "expected the type of the inbox behind those "
+                                 "of the sources, or of ids, offsets and "
+                                 "inbox");
+  inbox = others.back();
+  if (others.size() == 3) {
+    ids = others[0];
+    offsets = others[1];
+  }
+  return success();
+}
+
+void mlir::shardq::printPushTypes(OpAsmPrinter &printer, Operation *,
+                                  TypeRange sources, Type ids, Type offsets,
+                                  Type inbox) {
+  printer << "(" << sources << "), ";
+  if (ids)
+    printer << ids << ", " << offsets << ", ";
+  printer << inbox;
+}
+
+/// Sources and inbox of a push of partial outputs.
+static LogicalResult verifyScatterShapes(PushOp op) {
+  if (op.getSources().size() != 2)
+    return op.emitOpError("has ")
+           << op.getSources().size()
+           << " sources, expected a partial output and its LSE";
+  ShapedType partial = shaped(op.getSources()[0]);
+  ShapedType inbox = shaped(op.getInbox());
+  for (Value source : op.getSources())
+    if (Type element = shaped(source).getElementType();
+        !element.isF32() && !element.isF16() && !element.isBF16())
+      return op.emitOpError("scatters partial outputs of element type ")
+             << element << ", expected bf16, f16 or f32";
+  if (failed(verifyPartial(op, partial, shaped(op.getSources()[1]))) ||
+      failed(verifyRank(op, "inbox", inbox, 3)) ||
+      failed(verifySameElement(op, "inbox", inbox, "partial", partial)) ||
+      failed(verifyStaticDim(op, "heads", {"inbox", inbox, 1})))
+    return failure();
+  int64_t width =
+      getPartialWidth(partial.getElementType(), partial.getDimSize(2));
+  if (inbox.getDimSize(2) == width)
+    return success();
+  return op.emitOpError("'inbox' is ")
+         << inbox << ", expected " << width
+         << " elements a head: " << partial.getDimSize(2) << " values and "
+         << kLseBytes << " bytes for the LSE";
+}
+
 LogicalResult PushOp::verify() {
-  if (failed(verifyExchangeShapes(*this, getDirection(), getSources(), {},
-                                  "inbox", shaped(getInbox()))) ||
+  bool byOffsets = isByOffsets();
+  if (byOffsets != bool(getIds()) || byOffsets != bool(getOffsets()) ||
+      byOffsets != bool(getDecodes()))
+    return emitOpError("is ")
+           << stringifyDirection(getDirection()) << ", expected "
+           << (byOffsets ? "'ids', 'offsets' and 'decodes'"
+                         : "no 'ids', 'offsets' or 'decodes'");
+  LogicalResult shapes =
+      byOffsets ? verifyExchangeShapes(*this, getDirection(), getSources(), {},
+                                       "inbox", shaped(getInbox()))
+      : getDirection() == Direction::GatherHeads
+          ? verifyGatherShapes(*this, getSources(), "inbox", shaped(getInbox()))
+          : verifyScatterShapes(*this);
+  if (failed(shapes) ||
       failed(verifySymmetric(*this, "inbox", getInbox().getType(),
                              getMeshAttr())) ||
       failed(verifyNotNegative(*this, "capacity", getCapacity())) ||
@@ -154,6 +225,13 @@ LogicalResult PushOp::verify() {
 }
 
 LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  ShapedType source = shaped(getSources().front()), inbox = shaped(getInbox());
+  if (getDirection() == Direction::GatherHeads)
+    return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                            source, "inbox", inbox);
+  if (getDirection() == Direction::ScatterHeads)
+    return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                            inbox, "partial", source);
   return verifyExchangeHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                              getDirection(), shaped(getSources().front()),
                              "inbox", shaped(getInbox()),
@@ -163,8 +241,7 @@ LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 /// `push`, `signal` and `wait` stay in program order among themselves and
 /// with everything that touches an inbox.
 static void getProtocolEffects(Operation *op, Effects &effects) {
-  effects.emplace_back(MemoryEffects::Read::get(), PeerMemoryResource::get());
-  effects.emplace_back(MemoryEffects::Write::get(), PeerMemoryResource::get());
+  getPeerEffects(effects);
   // The inbox is filled by peers between signal and wait, unseen by any
   // operand: reads and writes of all memory stay on their side.
   effects.emplace_back(MemoryEffects::Read::get());
@@ -175,13 +252,28 @@ void PushOp::getEffects(Effects &effects) {
   getProtocolEffects(*this, effects);
 }
 
+template <typename OpTy> static LogicalResult verifyFlagOperands(OpTy op) {
+  bool byOffsets = op.isByOffsets();
+  if (byOffsets == bool(op.getOffsets()) && byOffsets != bool(op.getRows()))
+    return success();
+  return op.emitOpError("is ")
+         << stringifyDirection(op.getDirection()) << ", expected "
+         << (byOffsets ? "'by' offsets and no 'rows'"
+                       : "'rows' and no 'by' offsets");
+}
+
 #define SHARDQ_FLAG_OP(OP)                                                     \
   LogicalResult OP::verify() {                                                 \
+    if (failed(verifyFlagOperands(*this)))                                     \
+      return failure();                                                        \
     if (failed(verifyNotNegative(*this, "channel", int32_t(getChannel()))))    \
       return failure();                                                        \
     return verifyNotNegative(*this, "exchange", int32_t(getExchange()));       \
   }                                                                            \
   LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbolTable) {     \
+    if (!getOffsets())                                                         \
+      return success(verifyAxis(*this, symbolTable, getMeshAttr(),             \
+                                getAxisAttr()) != nullptr);                    \
     return verifyOffsets(*this, symbolTable, getMeshAttr(), getAxisAttr(),     \
                          "offsets", getOffsets().getType());                   \
   }                                                                            \

@@ -20,7 +20,9 @@ ParseResult mlir::shardq::parseDirection(OpAsmParser &parser,
   std::optional<Direction> value = symbolizeDirection(keyword);
   if (!value)
     return parser.emitError(loc, "unknown direction '")
-           << keyword << "', expected 'heads_to_tokens' or 'tokens_to_heads'";
+           << keyword
+           << "', expected 'heads_to_tokens', 'tokens_to_heads', "
+              "'gather_heads' or 'scatter_heads'";
   direction = DirectionAttr::get(parser.getContext(), *value);
   return success();
 }
@@ -285,6 +287,11 @@ LogicalResult mlir::shardq::detail::verifySymmetric(Operation *op,
 }
 
 LogicalResult ExchangeOp::verify() {
+  if (getDirection() != Direction::HeadsToTokens &&
+      getDirection() != Direction::TokensToHeads)
+    return emitOpError("direction is ")
+           << stringifyDirection(getDirection())
+           << ", expected heads_to_tokens or tokens_to_heads";
   if (failed(verifyTwoForms(*this, 1, 1)) ||
       failed(verifyExchangeShapes(*this, getDirection(), getSources(),
                                   getAfter(), isOnBuffers() ? "outs" : "result",
@@ -306,8 +313,7 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 }
 
 void ExchangeOp::getEffects(Effects &effects) {
-  effects.emplace_back(MemoryEffects::Read::get(), PeerMemoryResource::get());
-  effects.emplace_back(MemoryEffects::Write::get(), PeerMemoryResource::get());
+  getPeerEffects(effects);
   getTwoFormEffects(*this, effects);
 }
 

@@ -338,6 +338,26 @@ LogicalResult SparseMlaOp::verify() {
   return success();
 }
 
+/// The KV axes exist, and a group along one shares its queries among itself.
+static LogicalResult verifyKvAxes(SparseMlaOp op,
+                                  SymbolTableCollection &symbolTable,
+                                  ShardingAttr sharding) {
+  for (StringAttr name : sharding.getKv()) {
+    AxisAttr axis = verifyAxis(op, symbolTable, sharding.getMesh(), name);
+    if (!axis)
+      return failure();
+    if (llvm::is_contained(sharding.getAxes(), name) ||
+        llvm::is_contained(sharding.getAxes(), axis.getParent()))
+      continue;
+    InFlightDiagnostic diag = op.emitOpError("has KV sharded over axis ")
+                              << name << ", expected one of the axes of "
+                              << (sharding.isOverHeads() ? "heads" : "tokens")
+                              << " or a sub-axis of one";
+    return diag;
+  }
+  return success();
+}
+
 LogicalResult
 SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   int64_t ranks = 1;
@@ -349,6 +369,9 @@ SparseMlaOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
       if (sharding.isOverHeads())
         ranks *= found.getSize();
     }
+  if (ShardingAttr sharding = getShardingAttr())
+    if (failed(verifyKvAxes(*this, symbolTable, sharding)))
+      return failure();
   if (!getSink())
     return success();
   int64_t heads = getNumHeads(), sinks = shaped(getSink()).getDimSize(0);

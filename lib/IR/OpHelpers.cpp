@@ -13,6 +13,15 @@ MeshAxis lookupMeshAxis(Operation *from, FlatSymbolRefAttr mesh,
   return {meshOp, meshOp ? meshOp.lookupAxis(axis) : AxisAttr()};
 }
 
+int64_t getNumKvRanks(Operation *from, ShardingAttr sharding) {
+  int64_t ranks = 1;
+  if (sharding)
+    for (StringAttr axis : sharding.getKv())
+      if (MeshAxis over = lookupMeshAxis(from, sharding.getMesh(), axis))
+        ranks *= over.axis.getSize();
+  return ranks;
+}
+
 Value createGroupRows(OpBuilder &builder, Location loc, Value offsets,
                       FlatSymbolRefAttr mesh, StringAttr axis) {
   Value rank = RankOp::create(builder, loc, builder.getIndexType(), mesh, axis);
@@ -145,6 +154,11 @@ LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbolTable,
   return op->emitOpError("'")
          << name << "' is " << offsets << ", expected " << found.getSize() + 1
          << " entries: axis " << axis << " has " << found.getSize() << " ranks";
+}
+
+void getPeerEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), PeerMemoryResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), PeerMemoryResource::get());
 }
 
 void getTwoFormEffects(TwoFormOpInterface op, Effects &effects) {

@@ -63,9 +63,30 @@ LogicalResult verifyExchangeHeads(Operation *op,
                                   StringRef resultName, ShapedType result,
                                   Type offsets);
 
+/// Shapes of `gather_query` and its `push`.
+LogicalResult verifyGatherShapes(Operation *op, ValueRange sources,
+                                 StringRef resultName, ShapedType result);
+
+/// `partial` and its LSE, of `combine_lse` and its `push`.
+LogicalResult verifyPartial(Operation *op, ShapedType partial, ShapedType lse);
+
+/// Values and LSE of a head in an inbox of `combine_lse`, for rows of the
+/// element type and `values` values.
+int64_t getPartialWidth(Type element, int64_t values);
+
+/// The axis exists, and `all` has its size times the heads of `local`.
+LogicalResult verifyGroupHeads(Operation *op,
+                               SymbolTableCollection &symbolTable,
+                               FlatSymbolRefAttr mesh, StringAttr axis,
+                               ShapedType local, StringRef allName,
+                               ShapedType all);
+
 /// The memref is in symmetric memory of the mesh.
 LogicalResult verifySymmetric(Operation *op, StringRef name, Type type,
                               FlatSymbolRefAttr mesh);
+
+/// Reads and writes the memory of peers: effects of a collective op.
+void getPeerEffects(Effects &effects);
 
 /// Reads every memref among the operands before `outs`, writes the `outs`.
 void getTwoFormEffects(TwoFormOpInterface op, Effects &effects);

@@ -50,9 +50,10 @@ void ShardQDialect::initialize() {
       >();
   addInterfaces<ShardQInliner>();
   declarePromisedInterfaces<
-      bufferization::BufferizableOpInterface, CountDecodeRowsOp,
-      ConvertIndicesOp, ExchangeOp, ExpandRowsOp, IndexerOp, LocalRowsOp,
-      SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp, TopKOp, ZigzagSplitOp>();
+      bufferization::BufferizableOpInterface, CombineLseOp, CountDecodeRowsOp,
+      ConvertIndicesOp, ExchangeOp, ExpandRowsOp, FilterIndicesOp,
+      GatherQueryOp, IndexerOp, LocalLengthsOp, LocalRowsOp, SparseMlaOp,
+      SplitGateOp, TakeRowsOp, TapOp, TopKOp, ZigzagSplitOp>();
 }
 
 /// Checks `shardq.split` on the n-th argument or result of a function.
@@ -153,11 +154,10 @@ LogicalResult ChannelAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                   FlatSymbolRefAttr,
-                                   ArrayRef<StringAttr> heads,
-                                   std::optional<TokenOrder> order,
-                                   ArrayRef<StringAttr> tokens) {
+LogicalResult ShardingAttr::verify(
+    function_ref<InFlightDiagnostic()> emitError, FlatSymbolRefAttr,
+    ArrayRef<StringAttr> heads, std::optional<TokenOrder> order,
+    ArrayRef<StringAttr> tokens, int64_t interleave, ArrayRef<StringAttr> kv) {
   if (heads.empty() == tokens.empty())
     return emitError() << "sharding divides "
                        << (heads.empty() ? "neither heads nor tokens"
@@ -165,10 +165,19 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << ", expected one of them over at least one axis";
   if (order.has_value() == tokens.empty())
     return emitError() << "token order and token axes stand together";
-  llvm::StringSet<> seen;
-  for (StringAttr axis : heads.empty() ? tokens : heads)
-    if (!seen.insert(axis.getValue()).second)
-      return emitError() << "sharding names axis " << axis << " twice";
+  // Heads and KV may be divided over one axis: a rank's heads need the keys of
+  // all of them.
+  for (ArrayRef<StringAttr> axes : {heads, tokens, kv}) {
+    llvm::StringSet<> seen;
+    for (StringAttr axis : axes)
+      if (!seen.insert(axis.getValue()).second)
+        return emitError() << "sharding names axis " << axis << " twice";
+  }
+  if (!kv.empty() && interleave < 1)
+    return emitError() << "kv interleave is " << interleave
+                       << ", expected 1 or more";
+  if (kv.empty() && interleave != 0)
+    return emitError() << "kv interleave stands without an axis";
   return success();
 }
 
@@ -179,12 +188,13 @@ static ParseResult parseAxes(AsmParser &parser,
   });
 }
 
-// `<` mesh `,` `heads` `=` axes `>`  |  `<` mesh `,` `tokens` `=` order axes
-// `>`
+// `<` mesh `,` (`heads` `=` axes | `tokens` `=` order axes)
+//     (`,` `kv` `=` `interleave` `<` integer `>` axes)? `>`
 Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   FlatSymbolRefAttr mesh;
-  SmallVector<StringAttr> heads, tokens;
+  SmallVector<StringAttr> heads, tokens, kv;
   std::optional<TokenOrder> order;
+  int64_t interleave = 0;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() || parser.parseAttribute(mesh) || parser.parseComma())
     return {};
@@ -207,10 +217,21 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     if (parseAxes(parser, tokens))
       return {};
   }
+  if (succeeded(parser.parseOptionalComma())) {
+    if (parser.parseKeyword("kv") || parser.parseEqual() ||
+        parser.parseKeyword("interleave") || parser.parseLess() ||
+        parser.parseInteger(interleave) || parser.parseGreater() ||
+        parseAxes(parser, kv))
+      return {};
+    if (kv.empty()) {
+      parser.emitError(loc, "kv is divided over no axis, expected one");
+      return {};
+    }
+  }
   if (parser.parseGreater())
     return {};
   return parser.getChecked<ShardingAttr>(loc, parser.getContext(), mesh, heads,
-                                         order, tokens);
+                                         order, tokens, interleave, kv);
 }
 
 void ShardingAttr::print(AsmPrinter &printer) const {
@@ -221,5 +242,11 @@ void ShardingAttr::print(AsmPrinter &printer) const {
     printer << "tokens = " << stringifyTokenOrder(*getOrder()) << " ";
   printer << "[";
   llvm::interleaveComma(getAxes(), printer);
-  printer << "]>";
+  printer << "]";
+  if (isOverKv()) {
+    printer << ", kv = interleave<" << getInterleave() << "> [";
+    llvm::interleaveComma(getKv(), printer);
+    printer << "]";
+  }
+  printer << ">";
 }

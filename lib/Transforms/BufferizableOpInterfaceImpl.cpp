@@ -2,7 +2,7 @@
 //
 // Every op with two forms bufferizes alike: its results become new buffers,
 // sized by its own reifyResultShapes, that its buffer form writes. Results of
-// an exchange lie in symmetric memory, where peers write them.
+// an exchange or a gather lie in symmetric memory, where peers write them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -90,7 +90,8 @@ struct TwoFormModel : ReadingModel<TwoFormModel<OpTy>, OpTy> {
 
     Location loc = op->getLoc();
     Attribute space;
-    if constexpr (std::is_same_v<OpTy, ExchangeOp>)
+    if constexpr (std::is_same_v<OpTy, ExchangeOp> ||
+                  std::is_same_v<OpTy, GatherQueryOp>)
       space = SymmetricAttr::get(op->getContext(), typed.getMeshAttr());
     SmallVector<Value> outs, replacements;
     for (auto [result, shape] : llvm::zip_equal(op->getResults(), shapes)) {
@@ -151,6 +152,10 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     LocalRowsOp::attachInterface<TwoFormModel<LocalRowsOp>>(*context);
     TakeRowsOp::attachInterface<TwoFormModel<TakeRowsOp>>(*context);
     ExchangeOp::attachInterface<TwoFormModel<ExchangeOp>>(*context);
+    LocalLengthsOp::attachInterface<TwoFormModel<LocalLengthsOp>>(*context);
+    FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);
+    GatherQueryOp::attachInterface<TwoFormModel<GatherQueryOp>>(*context);
+    CombineLseOp::attachInterface<TwoFormModel<CombineLseOp>>(*context);
     CountDecodeRowsOp::attachInterface<ReaderModel<CountDecodeRowsOp>>(
         *context);
     SplitGateOp::attachInterface<ReaderModel<SplitGateOp>>(*context);

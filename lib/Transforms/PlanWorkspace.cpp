@@ -24,12 +24,16 @@ using namespace mlir::shardq;
 /// enough for any vector store.
 static constexpr int64_t kInboxAlignment = 256;
 
-static Attribute getGroup(ExchangeOp op) {
+static Attribute getGroup(CollectiveOpInterface op) {
   return ArrayAttr::get(op.getContext(), {op.getMeshAttr(), op.getAxisAttr()});
 }
 
-static MemRefType getInboxType(ExchangeOp op) {
-  return cast<MemRefType>(op.getOuts().front().getType());
+/// Where peers write the destination itself: what is an inbox, and becomes part
+/// of the workspace. Null for a merge, which has an inbox of its own.
+static Value getInboxOperand(CollectiveOpInterface op) {
+  if (isa<CombineLseOp>(op))
+    return {};
+  return cast<TwoFormOpInterface>(*op).getOuts().front();
 }
 
 namespace {
@@ -55,21 +59,22 @@ public:
 
 private:
   LogicalResult collect();
-  LogicalResult prepareBuffer(ExchangeOp op);
-  ChannelKey getKey(ExchangeOp op);
-  int64_t getCapacity(ExchangeOp op);
+  LogicalResult prepareBuffer(CollectiveOpInterface op, Value out);
+  ChannelKey getKey(CollectiveOpInterface op);
+  int64_t getCapacity(CollectiveOpInterface op);
   int64_t getRankRows(int64_t ranks) const;
-  LogicalResult addChannel(ExchangeOp op);
-  void copyOut(ExchangeOp op);
+  LogicalResult addChannel(CollectiveOpInterface op);
+  void copyOut(CollectiveOpInterface op, Value out);
   void setGates();
   PlanOp createPlan();
-  void lower(ExchangeOp op, int64_t number, PlanOp plan);
+  void lower(CollectiveOpInterface op, int64_t number, PlanOp plan);
+  Value getInboxRows(CollectiveOpInterface op, Value rows);
   void fillOtherRows(ExchangeOp op, Value inbox);
 
   ModuleOp module;
   int64_t maxTokens, maxRequests, slots;
   OpBuilder builder;
-  SmallVector<ExchangeOp> exchanges;
+  SmallVector<CollectiveOpInterface> exchanges;
   llvm::MapVector<ChannelKey, Channel> channels;
 };
 
@@ -77,17 +82,16 @@ private:
 
 /// The exchange's destination is an allocation that nothing touches before the
 /// exchange fills it: the workspace takes its place.
-LogicalResult Planner::prepareBuffer(ExchangeOp op) {
-  Value out = op.getOuts().front();
+LogicalResult Planner::prepareBuffer(CollectiveOpInterface op, Value out) {
   auto alloc = out.getDefiningOp<memref::AllocOp>();
   if (!alloc || alloc->getBlock() != op->getBlock())
-    return op.emitOpError(
+    return op->emitOpError(
         "writes to a buffer that is not a memref.alloc of its "
         "block: the workspace takes its place");
   for (Operation *user : llvm::make_early_inc_range(out.getUsers())) {
     Operation *place = op->getBlock()->findAncestorOpInBlock(*user);
     if (user == op || (place && op->isBeforeInBlock(place) &&
-                       !isa<memref::DeallocOp, ExchangeOp>(user)))
+                       !isa<memref::DeallocOp, CollectiveOpInterface>(user)))
       continue;
     // The heap is freed as a whole.
     if (isa<memref::DeallocOp>(user)) {
@@ -100,8 +104,8 @@ LogicalResult Planner::prepareBuffer(ExchangeOp op) {
       continue;
     }
     InFlightDiagnostic diag =
-        op.emitOpError("writes to a buffer that has another use before it, or "
-                       "is another exchange's too");
+        op->emitOpError("writes to a buffer that has another use before it, or "
+                        "is another exchange's too");
     diag.attachNote(user->getLoc()) << "the other use is here";
     return diag;
   }
@@ -109,14 +113,14 @@ LogicalResult Planner::prepareBuffer(ExchangeOp op) {
 }
 
 LogicalResult Planner::collect() {
-  WalkResult result = module.walk([&](ExchangeOp op) {
-    if (!op.isOnBuffers()) {
-      op.emitOpError("is on tensors: bufferize before planning the workspace");
+  WalkResult result = module.walk([&](CollectiveOpInterface op) {
+    if (!cast<TwoFormOpInterface>(*op).isOnBuffers()) {
+      op->emitOpError("is on tensors: bufferize before planning the workspace");
       return WalkResult::interrupt();
     }
     if (!exchanges.empty() &&
         exchanges.front().getMeshAttr() != op.getMeshAttr()) {
-      InFlightDiagnostic diag = op.emitOpError("exchanges over mesh ")
+      InFlightDiagnostic diag = op->emitOpError("exchanges over mesh ")
                                 << op.getMeshAttr();
       diag.attachNote(exchanges.front().getLoc())
           << "this one over " << exchanges.front().getMeshAttr()
@@ -128,14 +132,15 @@ LogicalResult Planner::collect() {
   });
   if (result.wasInterrupted())
     return failure();
-  for (ExchangeOp op : exchanges)
-    if (failed(prepareBuffer(op)))
-      return failure();
+  for (CollectiveOpInterface op : exchanges)
+    if (Value out = getInboxOperand(op))
+      if (failed(prepareBuffer(op, out)))
+        return failure();
   return success();
 }
 
-ChannelKey Planner::getKey(ExchangeOp op) {
-  MemRefType inbox = getInboxType(op);
+ChannelKey Planner::getKey(CollectiveOpInterface op) {
+  MemRefType inbox = op.getInboxType();
   SmallVector<int64_t> shape(inbox.getShape());
   shape.front() = ShapedType::kDynamic;
   Attribute key = builder.getArrayAttr(
@@ -149,15 +154,23 @@ int64_t Planner::getRankRows(int64_t ranks) const {
 }
 
 /// Rows of the inbox for the largest step.
-int64_t Planner::getCapacity(ExchangeOp op) {
-  if (op.getDirection() == Direction::TokensToHeads)
+int64_t Planner::getCapacity(CollectiveOpInterface op) {
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
+  int64_t ranks = over.axis.getSize();
+  switch (op.getDirection()) {
+  case Direction::TokensToHeads:
+  case Direction::GatherHeads:
     return maxTokens;
-  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
-  return getRankRows(over.axis.getSize());
+  case Direction::HeadsToTokens:
+    return getRankRows(ranks);
+  case Direction::ScatterHeads:
+    return maxTokens * ranks;
+  }
+  llvm_unreachable("unknown direction");
 }
 
-LogicalResult Planner::addChannel(ExchangeOp op) {
-  MemRefType inbox = getInboxType(op);
+LogicalResult Planner::addChannel(CollectiveOpInterface op) {
+  MemRefType inbox = op.getInboxType();
   Channel channel;
   llvm::raw_string_ostream name(channel.name);
   name << stringifyDirection(op.getDirection()) << " ";
@@ -172,7 +185,7 @@ LogicalResult Planner::addChannel(ExchangeOp op) {
   if (rowBytes < 0 ||
       llvm::MulOverflow(rowBytes, channel.capacity, channel.bytes) ||
       channel.bytes > (int64_t(1) << 48))
-    return op.emitOpError("needs an inbox of ")
+    return op->emitOpError("needs an inbox of ")
            << channel.capacity << " rows of " << inbox
            << ", expected at most 2^48 bytes";
   channel.bytes = llvm::alignTo(channel.bytes, kInboxAlignment);
@@ -182,15 +195,15 @@ LogicalResult Planner::addChannel(ExchangeOp op) {
 }
 
 /// Moves the result into a buffer of its own, behind the exchange.
-void Planner::copyOut(ExchangeOp op) {
-  auto alloc = op.getOuts().front().getDefiningOp<memref::AllocOp>();
-  MemRefType inbox = getInboxType(op);
+void Planner::copyOut(CollectiveOpInterface op, Value out) {
+  auto alloc = out.getDefiningOp<memref::AllocOp>();
+  MemRefType inbox = op.getInboxType();
   builder.setInsertionPointAfter(op);
   Value copy = memref::AllocOp::create(
-      builder, op.getLoc(),
+      builder, op->getLoc(),
       MemRefType::get(inbox.getShape(), inbox.getElementType()),
       alloc.getDynamicSizes(), builder.getI64IntegerAttr(64));
-  auto copied = memref::CopyOp::create(builder, op.getLoc(), alloc, copy);
+  auto copied = memref::CopyOp::create(builder, op->getLoc(), alloc, copy);
   alloc.getResult().replaceUsesWithIf(copy, [&](OpOperand &use) {
     return use.getOwner() != op && use.getOwner() != copied;
   });
@@ -269,7 +282,7 @@ void Planner::fillOtherRows(ExchangeOp op, Value inbox) {
     return memref::SubViewOp::create(builder, loc, inbox, offsets, sizes, ones);
   };
   Value zeroIndex = arith::ConstantIndexOp::create(builder, loc, 0);
-  Type element = getInboxType(op).getElementType();
+  Type element = op.getInboxType().getElementType();
   Value zero =
       arith::ConstantOp::create(builder, loc, builder.getZeroAttr(element));
   // Held inside the inbox, whatever the operands say.
@@ -297,30 +310,73 @@ void Planner::fillOtherRows(ExchangeOp op, Value inbox) {
   linalg::FillOp::create(builder, loc, zero, rowsAt(end, padding));
 }
 
-void Planner::lower(ExchangeOp op, int64_t number, PlanOp plan) {
-  Location loc = op.getLoc();
-  auto alloc = op.getOuts().front().getDefiningOp<memref::AllocOp>();
+/// Rows of the inbox of a gather or a merge, from those of a source.
+Value Planner::getInboxRows(CollectiveOpInterface op, Value rows) {
+  if (op.getDirection() != Direction::ScatterHeads)
+    return rows;
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
+  Value ranks = arith::ConstantIndexOp::create(builder, op->getLoc(),
+                                               over.axis.getSize());
+  return arith::MulIOp::create(builder, op->getLoc(), rows, ranks);
+}
+
+void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
+  Location loc = op->getLoc();
+  auto exchange = dyn_cast<ExchangeOp>(*op);
+  auto merge = dyn_cast<CombineLseOp>(*op);
+  memref::AllocOp alloc;
+  if (Value out = getInboxOperand(op))
+    alloc = out.getDefiningOp<memref::AllocOp>();
+  SmallVector<Value> sources;
+  if (exchange)
+    sources = exchange.getSources();
+  else if (merge)
+    sources = {merge.getPartial(), merge.getPartialLse()};
+  else
+    sources = cast<GatherQueryOp>(*op).getSources();
   auto *channel = channels.find(getKey(op));
   auto index = builder.getI32IntegerAttr(channel - channels.begin());
   auto id = builder.getI32IntegerAttr(number);
   auto planName = FlatSymbolRefAttr::get(plan.getSymNameAttr());
 
   builder.setInsertionPoint(op);
-  Value inbox = WorkspaceOp::create(builder, loc, alloc.getType(), planName,
-                                    index, alloc.getDynamicSizes());
-  PushOp::create(builder, loc, op.getDirectionAttr(), op.getSources(),
-                 op.getIds(), op.getOffsets(), op.getDecodes(), inbox,
+  Value rows, ids, offsets, decodes;
+  if (exchange) {
+    ids = exchange.getIds();
+    offsets = exchange.getOffsets();
+    decodes = exchange.getDecodes();
+  } else {
+    rows =
+        memref::DimOp::create(builder, loc, sources.front(),
+                              arith::ConstantIndexOp::create(builder, loc, 0));
+  }
+  SmallVector<Value> sizes;
+  if (alloc)
+    sizes = alloc.getDynamicSizes();
+  else
+    sizes = {getInboxRows(op, rows)};
+  auto direction = DirectionAttr::get(builder.getContext(), op.getDirection());
+  Value inbox = WorkspaceOp::create(builder, loc, op.getInboxType(), planName,
+                                    index, sizes);
+  PushOp::create(builder, loc, direction, sources, ids, offsets, decodes, inbox,
                  op.getMeshAttr(), op.getAxisAttr(), index, id,
                  builder.getI64IntegerAttr(channel->second.capacity));
-  SignalOp::create(builder, loc, op.getDirectionAttr(), op.getOffsets(),
-                   op.getMeshAttr(), op.getAxisAttr(), index, id);
-  WaitOp::create(builder, loc, op.getDirectionAttr(), op.getOffsets(),
-                 op.getMeshAttr(), op.getAxisAttr(), index, id);
-  if (op.getDirection() == Direction::TokensToHeads)
-    fillOtherRows(op, inbox);
-  op.erase();
-  alloc.getResult().replaceAllUsesWith(inbox);
-  alloc.erase();
+  SignalOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
+                   op.getAxisAttr(), index, id);
+  WaitOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
+                 op.getAxisAttr(), index, id);
+  if (merge)
+    MergeLseOp::create(
+        builder, loc, inbox, merge.getOuts()[0],
+        merge.getOuts().size() == 2 ? merge.getOuts()[1] : Value(),
+        merge.getMeshAttr(), merge.getAxisAttr(), merge.getLseAttr());
+  else if (op.getDirection() == Direction::TokensToHeads)
+    fillOtherRows(exchange, inbox);
+  op->erase();
+  if (alloc) {
+    alloc.getResult().replaceAllUsesWith(inbox);
+    alloc.erase();
+  }
 }
 
 LogicalResult Planner::run() {
@@ -340,31 +396,31 @@ LogicalResult Planner::run() {
   if (exchanges.empty())
     return success();
   if (!module.getOps<PlanOp>().empty()) {
-    InFlightDiagnostic diag = exchanges.front().emitOpError(
+    InFlightDiagnostic diag = exchanges.front()->emitOpError(
         "is not part of the module's plan: plan all exchanges at once");
     diag.attachNote((*module.getOps<PlanOp>().begin()).getLoc())
         << "the plan is here";
     return diag;
   }
-  for (ExchangeOp op : exchanges)
+  for (CollectiveOpInterface op : exchanges)
     if (failed(addChannel(op)))
       return failure();
 
   ExchangeSchedule schedule(module, [&](Operation *op) -> ChannelUse {
-    auto exchange = dyn_cast<ExchangeOp>(op);
+    auto exchange = dyn_cast<CollectiveOpInterface>(op);
     if (!exchange)
       return {};
     auto *channel = channels.find(getKey(exchange));
     return {channel - channels.begin(), getGroup(exchange)};
   });
-  for (ExchangeOp op : exchanges) {
+  for (CollectiveOpInterface op : exchanges) {
     auto *channel = channels.find(getKey(op));
     if (schedule.findUnacknowledged({channel - channels.begin(), getGroup(op)}))
       channel->second.generations = 2;
   }
-  for (ExchangeOp op : exchanges)
-    if (schedule.findLateUse(op.getOuts().front(), op))
-      copyOut(op);
+  for (CollectiveOpInterface op : exchanges)
+    if (Value out = getInboxOperand(op); out && schedule.findLateUse(out, op))
+      copyOut(op, out);
 
   PlanOp plan = createPlan();
   for (auto [number, op] : llvm::enumerate(exchanges))

@@ -34,11 +34,12 @@ static LogicalResult expectNext(PushOp push, Operation *next) {
       found.getMesh() == push.getMesh() && found.getAxis() == push.getAxis() &&
       found.getOffsets() == push.getOffsets())
     return success();
-  InFlightDiagnostic diag = push.emitOpError("expects '")
-                            << OpTy::getOperationName() << "' of exchange "
-                            << push.getExchange() << " on channel "
-                            << push.getChannel()
-                            << ", by the same offsets, behind it in its block";
+  InFlightDiagnostic diag =
+      push.emitOpError("expects '")
+      << OpTy::getOperationName() << "' of exchange " << push.getExchange()
+      << " on channel " << push.getChannel()
+      << (push.isByOffsets() ? ", by the same offsets" : "")
+      << ", behind it in its block";
   if (next)
     diag.attachNote(next->getLoc()) << "found '" << next->getName() << "'";
   return diag;
@@ -102,6 +103,12 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   Operation *wait = nextProtocolOp(signal, schedule);
   if (failed(expectNext<WaitOp>(push, wait)))
     return failure();
+  if (cast<SignalOp>(signal).getRows() != cast<WaitOp>(wait).getRows()) {
+    InFlightDiagnostic diag =
+        wait->emitOpError("expects as many rows as the group signals");
+    diag.attachNote(signal->getLoc()) << "the signal is here";
+    return diag;
+  }
 
   // The inbox is named when no exchange of its channel is under way: which
   // generation it is depends on that.

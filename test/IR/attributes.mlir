@@ -21,6 +21,10 @@ shardq.mesh @wide ["tp" = 256]
 "test.op"() {sharding = #shardq.sharding<@ranks, heads = ["dp", "tp"]>} : () -> ()
 // CHECK: sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"]>
 "test.op"() {sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"]>} : () -> ()
+// CHECK: sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<64> ["dcp"]>
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<64>["dcp"]>} : () -> ()
+// CHECK: sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<1> ["pcp", "tp"]>
+"test.op"() {sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<1> ["pcp", "tp"]>} : () -> ()
 
 // CHECK: lse = #shardq.lse<base = e>
 "test.op"() {lse = #shardq.lse<base = e>} : () -> ()
@@ -35,6 +39,8 @@ shardq.mesh @wide ["tp" = 256]
 
 // CHECK: direction = #shardq<direction heads_to_tokens>, other = #shardq<direction tokens_to_heads>
 "test.op"() {direction = #shardq<direction heads_to_tokens>, other = #shardq<direction tokens_to_heads>} : () -> ()
+// CHECK: direction = #shardq<direction gather_heads>, other = #shardq<direction scatter_heads>
+"test.op"() {direction = #shardq<direction gather_heads>, other = #shardq<direction scatter_heads>} : () -> ()
 
 // CHECK: func private @split(tensor<?x16x512xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">},
 // CHECK-SAME: memref<4xf32> {shardq.split = #shardq.split<@ranks, 0 over "dcp">})

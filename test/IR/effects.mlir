@@ -18,6 +18,28 @@ func.func @exchanges(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tenso
 
 // -----
 
+// Nor are gathers and merges; what this rank computes for itself is merged and
+// dropped like any arithmetic.
+// CHECK-LABEL: func @context
+shardq.mesh @ranks ["tp" = 3]
+func.func @context(%q: tensor<?x2x8xf32>, %p: tensor<?x6x8xf32>, %l: tensor<?x6xf32>, %i: tensor<?x4xi32>,
+                   %n: tensor<?xi32>) {
+  // CHECK-COUNT-2: shardq.gather_query
+  // CHECK-COUNT-2: shardq.combine_lse
+  // SIMPLE-NOT: shardq.filter_indices
+  // SIMPLE-NOT: shardq.local_lengths
+  %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
+  %1 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
+  %2 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x2x8xf32>
+  %3 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x2x8xf32>
+  %4 = shardq.filter_indices %i over @ranks "tp" {interleave = 4 : i64} : (tensor<?x4xi32>) -> tensor<?x4xi32>
+  %5 = shardq.local_lengths %n over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
+  // CHECK: return
+  return
+}
+
+// -----
+
 // Invariant, but the loop may run any number of times.
 // CHECK-LABEL: func @exchange_in_loop
 shardq.mesh @ranks ["tp" = 3]

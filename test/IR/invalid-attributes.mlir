@@ -41,8 +41,33 @@
 // -----
 
 // Heads and tokens cannot be given together.
-// expected-error @+1 {{expected '>'}}
+// expected-error @+1 {{expected 'kv'}}
 "test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], tokens = zigzag ["tp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{kv interleave is 0, expected 1 or more}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<0> ["dcp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{kv interleave is -64, expected 1 or more}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<-64> ["dcp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{sharding names axis "dcp" twice}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["dcp", "dcp"]>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{kv is divided over no axis, expected one}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> []>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected 'interleave'}}
+"test.op"() {sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = zigzag ["dcp"]>} : () -> ()
 
 // -----
 

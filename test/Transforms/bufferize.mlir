@@ -91,3 +91,25 @@ func.func @exchange(%x: tensor<?x2x8xbf16>, %ids: tensor<?xi32>, %offsets: tenso
       : (tensor<?x6x8xbf16>, tensor<?xi32>, tensor<4xi32>, index, tensor<?x2x8xbf16>) -> tensor<?x2x8xbf16>
   return %1 : tensor<?x2x8xbf16>
 }
+
+// Queries are gathered where their consumer reads them; merged outputs are
+// buffers like others.
+// CHECK-LABEL: func @context
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x2x8xf32>, %[[L:[a-z0-9]+]]: memref<?x6xf32>, %[[I:[a-z0-9]+]]: memref<?x4xi32>,
+func.func @context(%q: tensor<?x2x8xf32>, %l: tensor<?x6xf32>, %i: tensor<?x4xi32>, %n: tensor<?xi32>)
+    -> (tensor<?x2x8xf32>, tensor<?x2xf32>, tensor<?x4xi64>, tensor<?xi32>) {
+  // CHECK: %[[T:.*]] = memref.dim %[[Q]]
+  // CHECK: %[[ALL:.*]] = memref.alloc(%[[T]]) : memref<?x6x8xf32, #shardq.symmetric<@ranks>>
+  // CHECK: %[[READ:.*]] = memref.memory_space_cast %[[ALL]]
+  // CHECK: shardq.gather_query(%[[Q]]) over @ranks "tp" outs(%[[ALL]])
+  %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
+  // CHECK: %[[OUT:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x2x8xf32>
+  // CHECK: %[[MERGED:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x2xf32>
+  // CHECK: shardq.combine_lse %[[READ]] lse(%[[L]]) over @ranks "tp" outs(%[[OUT]], %[[MERGED]])
+  %1, %2 = shardq.combine_lse %0 lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> (tensor<?x2x8xf32>, tensor<?x2xf32>)
+  // CHECK: shardq.filter_indices %[[I]] over @ranks "tp" outs(%{{.*}}) {interleave = 4 : i64} : (memref<?x4xi32>, memref<?x4xi64>)
+  %3 = shardq.filter_indices %i over @ranks "tp" {interleave = 4 : i64} : (tensor<?x4xi32>) -> tensor<?x4xi64>
+  // CHECK: shardq.local_lengths %{{.*}} over @ranks "tp" outs(%{{.*}}) {interleave = 4 : i64}
+  %4 = shardq.local_lengths %n over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
+  return %1, %2, %3, %4 : tensor<?x2x8xf32>, tensor<?x2xf32>, tensor<?x4xi64>, tensor<?xi32>
+}

@@ -117,3 +117,21 @@ module {
     }
   }
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>) {
+  // expected-error @+1 {{'shardq.combine_lse' op is on tensors: bufferize before planning the workspace}}
+  %0 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%a: memref<?x2x8xbf16>, %q: memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.gather_query' op writes to a buffer that is not a memref.alloc of its block}}
+  shardq.gather_query(%a) over @ranks "tp" outs(%q) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  return
+}

@@ -1,11 +1,11 @@
-// RUN: shardq-opt %s --split-input-file --shardq-plan-workspace | FileCheck %s
-// RUN: shardq-opt %s --split-input-file --shardq-plan-workspace="max-tokens=1000 max-requests=77 slots=3" | FileCheck %s --check-prefix=SMALL
+// RUN: shardq-opt %s --split-input-file --allow-unregistered-dialect --shardq-plan-workspace | FileCheck %s
+// RUN: shardq-opt %s --split-input-file --allow-unregistered-dialect --shardq-plan-workspace="max-tokens=1000 max-requests=77 slots=3" | FileCheck %s --check-prefix=SMALL
 //
 // A plan is the same each time, and what it plans holds the protocol:
-// RUN: shardq-opt %s --split-input-file --shardq-plan-workspace -o %t.one.mlir
-// RUN: shardq-opt %s --split-input-file --shardq-plan-workspace -o %t.two.mlir
+// RUN: shardq-opt %s --split-input-file --allow-unregistered-dialect --shardq-plan-workspace -o %t.one.mlir
+// RUN: shardq-opt %s --split-input-file --allow-unregistered-dialect --shardq-plan-workspace -o %t.two.mlir
 // RUN: diff %t.one.mlir %t.two.mlir
-// RUN: shardq-opt %t.one.mlir --split-input-file --shardq-verify-protocol -o /dev/null
+// RUN: shardq-opt %t.one.mlir --split-input-file --allow-unregistered-dialect --shardq-verify-protocol -o /dev/null
 
 // The sizes of DeepSeek-V3.2 at tp 8: the q inbox for the fullest rank,
 // ceil(8192 / 8) + 2 * 256 rows, the out inbox for all 8192 rows. The two
@@ -290,5 +290,98 @@ func.func @in_place(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32
 // CHECK-NOT: shardq.plan
 shardq.mesh @ranks ["tp" = 4]
 func.func @nothing() {
+  return
+}
+
+// -----
+
+// Gathered queries and partial outputs acknowledge each other: one generation each,
+// over two layers. Each rank has room for the rows of all four.
+// CHECK-LABEL: shardq.plan @plan over @ranks
+// CHECK-SAME: channels = [#shardq.channel<"gather_heads 8x12xbf16", offset = 0, bytes = 1572864, generations = 1>,
+// CHECK-SAME:             #shardq.channel<"scatter_heads 2x24xbf16", offset = 1572864, bytes = 3145728, generations = 1>]
+// CHECK-SAME: exchanges = ["gather_heads exchange 0 of @layers", "scatter_heads exchange 1 of @layers", "gather_heads exchange 2 of @layers", "scatter_heads exchange 3 of @layers"]
+// CHECK: func @layers
+// CHECK-SAME: %[[A:[a-z0-9]+]]: memref<?x2x8xbf16>, %[[B:[a-z0-9]+]]: memref<?x2x4xbf16>, %[[P:[a-z0-9]+]]: memref<?x8x16xbf16>, %[[L:[a-z0-9]+]]: memref<?x8xf32>,
+// CHECK-SAME: %[[OUT:[a-z0-9]+]]: memref<?x2x16xbf16>, %[[MERGED:[a-z0-9]+]]: memref<?x2xf32>, %[[N:[a-z0-9]+]]: index
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @layers(%a: memref<?x2x8xbf16>, %b: memref<?x2x4xbf16>, %p: memref<?x8x16xbf16>, %l: memref<?x8xf32>,
+                  %out: memref<?x2x16xbf16>, %merged: memref<?x2xf32>, %n: index) {
+  // CHECK: %[[ROWS:.*]] = memref.dim %[[A]]
+  // CHECK-NEXT: %[[IN:.*]] = shardq.workspace @plan channel 0(%[[N]]) : memref<?x8x12xbf16, #shardq.symmetric<@ranks>>
+  // CHECK-NEXT: shardq.push gather_heads(%[[A]], %[[B]]) into(%[[IN]]) over @ranks "dcp" channel 0 exchange 0 {capacity = 8192 : i64}
+  // CHECK-NEXT: shardq.signal gather_heads rows(%[[ROWS]]) over @ranks "dcp" channel 0 exchange 0
+  // CHECK-NEXT: shardq.wait gather_heads rows(%[[ROWS]]) over @ranks "dcp" channel 0 exchange 0
+  // CHECK-NEXT: "test.attend"(%[[IN]])
+  %q = memref.alloc(%n) : memref<?x8x12xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_query(%a, %b) over @ranks "dcp" outs(%q)
+      : (memref<?x2x8xbf16>, memref<?x2x4xbf16>, memref<?x8x12xbf16, #shardq.symmetric<@ranks>>) -> ()
+  "test.attend"(%q) : (memref<?x8x12xbf16, #shardq.symmetric<@ranks>>) -> ()
+  // CHECK: %[[T:.*]] = memref.dim %[[P]]
+  // CHECK: %[[FOUR:.*]] = arith.constant 4 : index
+  // CHECK-NEXT: %[[ALL:.*]] = arith.muli %[[T]], %[[FOUR]]
+  // CHECK-NEXT: %[[PARTS:.*]] = shardq.workspace @plan channel 1(%[[ALL]]) : memref<?x2x24xbf16, #shardq.symmetric<@ranks>>
+  // CHECK-NEXT: shardq.push scatter_heads(%[[P]], %[[L]]) into(%[[PARTS]]) over @ranks "dcp" channel 1 exchange 1 {capacity = 32768 : i64}
+  // CHECK-NEXT: shardq.signal scatter_heads rows(%[[T]]) over @ranks "dcp" channel 1 exchange 1
+  // CHECK-NEXT: shardq.wait scatter_heads rows(%[[T]]) over @ranks "dcp" channel 1 exchange 1
+  // CHECK-NEXT: shardq.merge_lse %[[PARTS]] into(%[[OUT]], %[[MERGED]]) over @ranks "dcp" {lse = #shardq.lse<base = two>}
+  shardq.combine_lse %p lse(%l) over @ranks "dcp" outs(%out, %merged) {lse = #shardq.lse<base = two>}
+      : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>, memref<?x2xf32>) -> ()
+  // CHECK: shardq.push gather_heads({{.*}} channel 0 exchange 2
+  %q2 = memref.alloc(%n) : memref<?x8x12xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_query(%a, %b) over @ranks "dcp" outs(%q2)
+      : (memref<?x2x8xbf16>, memref<?x2x4xbf16>, memref<?x8x12xbf16, #shardq.symmetric<@ranks>>) -> ()
+  // CHECK: shardq.push scatter_heads({{.*}} channel 1 exchange 3
+  // CHECK: shardq.merge_lse %{{.*}} into(%[[OUT]]) over @ranks "dcp" :
+  // CHECK-NOT: shardq.{{gather_query|combine_lse}}
+  shardq.combine_lse %p lse(%l) over @ranks "dcp" outs(%out)
+      : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>) -> ()
+  return
+}
+
+// -----
+
+// Two gathers with no merge between: two generations of the queries.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [#shardq.channel<"gather_heads 8x8xbf16", {{[^>]*}}generations = 2>, #shardq.channel<"scatter_heads 2x24xbf16", {{[^>]*}}generations = 1>]
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%a: memref<?x2x8xbf16>, %p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %out: memref<?x2x16xbf16>, %n: index) {
+  %q = memref.alloc(%n) : memref<?x8x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_query(%a) over @ranks "tp" outs(%q) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  %q2 = memref.alloc(%n) : memref<?x8x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_query(%a) over @ranks "tp" outs(%q2) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  shardq.combine_lse %p lse(%l) over @ranks "tp" outs(%out) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>) -> ()
+  return
+}
+
+// -----
+
+// A merge of another group acknowledges nothing.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [#shardq.channel<"gather_heads 8x8xbf16", {{[^>]*}}generations = 2>, #shardq.channel<"scatter_heads 4x24xbf16", {{[^>]*}}generations = 2>]
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @f(%a: memref<?x2x8xbf16>, %p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %out: memref<?x4x16xbf16>, %n: index) {
+  %q = memref.alloc(%n) : memref<?x8x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_query(%a) over @ranks "tp" outs(%q) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  shardq.combine_lse %p lse(%l) over @ranks "dcp" outs(%out) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x4x16xbf16>) -> ()
+  return
+}
+
+// -----
+
+// Queries that are read when the merge has begun are copied out first.
+// CHECK-LABEL: func @late
+// CHECK: shardq.wait gather_heads
+// CHECK: %[[COPY:.*]] = memref.alloc(%{{.*}}) {alignment = 64 : i64} : memref<?x8x8xbf16>
+// CHECK: memref.copy %{{.*}}, %[[COPY]]
+// CHECK: shardq.merge_lse
+// CHECK: "test.late"(%[[COPY]])
+shardq.mesh @ranks ["tp" = 4]
+func.func @late(%a: memref<?x2x8xbf16>, %p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %out: memref<?x2x16xbf16>, %n: index) {
+  %q = memref.alloc(%n) : memref<?x8x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_query(%a) over @ranks "tp" outs(%q) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  %read = memref.memory_space_cast %q : memref<?x8x8xbf16, #shardq.symmetric<@ranks>> to memref<?x8x8xbf16>
+  shardq.combine_lse %p lse(%l) over @ranks "tp" outs(%out) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>) -> ()
+  "test.late"(%read) : (memref<?x8x8xbf16>) -> ()
   return
 }

@@ -398,3 +398,38 @@ func.func @f(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %o: tensor<5xi32>, %d: 
   }
   return
 }
+
+// -----
+
+// A rank without keys of its own merges all the same.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%i: tensor<?x8xi32>, %q: tensor<?x2x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i32
+  %s, %n = shardq.filter_indices %i over @ranks "tp" {interleave = 4 : i64} : (tensor<?x8xi32>) -> (tensor<?x8xi32>, tensor<?xi32>)
+  %first = tensor.extract %n[%c0] : tensor<?xi32>
+  %some = arith.cmpi sgt, %first, %zero : i32
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %some {
+    // expected-error @+1 {{'shardq.gather_query' op runs under control flow that depends on the rank}}
+    %g = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x8x8xf32>
+  }
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%lens: tensor<?xi32>, %p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i32
+  %n = shardq.local_lengths %lens over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
+  %first = tensor.extract %n[%c0] : tensor<?xi32>
+  %some = arith.cmpi sgt, %first, %zero : i32
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %some {
+    // expected-error @+1 {{'shardq.combine_lse' op runs under control flow that depends on the rank}}
+    %g = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  }
+  return
+}

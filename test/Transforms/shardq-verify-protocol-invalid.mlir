@@ -455,3 +455,99 @@ func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: 
   shardq.wait heads_to_tokens by(%o) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
   return
 }
+
+// -----
+
+// Two gathers with no merge between overwrite queries that a peer still reads.
+shardq.mesh @ranks ["tp" = 4]
+// expected-note @+1 {{the channel is planned here}}
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 1>,
+              #shardq.channel<"parts", offset = 4096, bytes = 3072, generations = 1>],
+  exchanges = ["q", "parts"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%a: memref<?x2x8xf32>, %p: memref<?x8x16xf32>, %l: memref<?x8xf32>, %out: memref<?x2x16xf32>, %n: index, %m: index) {
+  %q = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.push gather_heads(%a) into(%q) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  shardq.wait gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  %q2 = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{may overwrite rows that a peer still reads: no other exchange lies between it and the one before it on channel 0, which has one generation}}
+  shardq.push gather_heads(%a) into(%q2) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  shardq.wait gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  %parts = shardq.workspace @plan channel 1 (%m) : memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  shardq.push scatter_heads(%p, %l) into(%parts) over @ranks "tp" channel 1 exchange 1 {capacity = 16 : i64}
+      : (memref<?x8x16xf32>, memref<?x8xf32>), memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  shardq.signal scatter_heads rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.wait scatter_heads rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.merge_lse %parts into(%out) over @ranks "tp" : memref<?x2x20xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xf32>
+  return
+}
+
+// -----
+
+// The members wait for as many rows as they signal.
+shardq.mesh @ranks ["tp" = 4]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 1>,
+              #shardq.channel<"parts", offset = 4096, bytes = 3072, generations = 1>],
+  exchanges = ["q", "parts"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%a: memref<?x2x8xf32>, %p: memref<?x8x16xf32>, %l: memref<?x8xf32>, %out: memref<?x2x16xf32>, %n: index, %m: index) {
+  %q = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.push gather_heads(%a) into(%q) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  // expected-note @+1 {{the signal is here}}
+  shardq.signal gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  // expected-error @+1 {{expects as many rows as the group signals}}
+  shardq.wait gather_heads rows(%m) over @ranks "tp" channel 0 exchange 0
+  %parts = shardq.workspace @plan channel 1 (%m) : memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  shardq.push scatter_heads(%p, %l) into(%parts) over @ranks "tp" channel 1 exchange 1 {capacity = 16 : i64}
+      : (memref<?x8x16xf32>, memref<?x8xf32>), memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  shardq.signal scatter_heads rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.wait scatter_heads rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.merge_lse %parts into(%out) over @ranks "tp" : memref<?x2x20xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xf32>
+  return
+}
+
+// -----
+
+// A merge before its wait.
+shardq.mesh @ranks ["tp" = 4]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 1>,
+              #shardq.channel<"parts", offset = 4096, bytes = 3072, generations = 1>],
+  exchanges = ["q", "parts"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%a: memref<?x2x8xf32>, %p: memref<?x8x16xf32>, %l: memref<?x8xf32>, %out: memref<?x2x16xf32>, %n: index, %m: index) {
+  %q = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.push gather_heads(%a) into(%q) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  shardq.wait gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  %parts = shardq.workspace @plan channel 1 (%m) : memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  shardq.push scatter_heads(%p, %l) into(%parts) over @ranks "tp" channel 1 exchange 1 {capacity = 16 : i64}
+      : (memref<?x8x16xf32>, memref<?x8xf32>), memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{touches the inbox before its rows have arrived}}
+  shardq.merge_lse %parts into(%out) over @ranks "tp" : memref<?x2x20xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xf32>
+  shardq.signal scatter_heads rows(%n) over @ranks "tp" channel 1 exchange 1
+  // expected-note @+1 {{the wait is here}}
+  shardq.wait scatter_heads rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.merge_lse %parts into(%out) over @ranks "tp" : memref<?x2x20xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xf32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 1>,
+              #shardq.channel<"parts", offset = 4096, bytes = 3072, generations = 1>],
+  exchanges = ["q", "parts"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%a: memref<?x2x8xf32>, %p: memref<?x8x16xf32>, %l: memref<?x8xf32>, %out: memref<?x2x16xf32>, %n: index, %m: index) {
+  %q = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{expects 'shardq.signal' of exchange 0 on channel 0, behind it in its block}}
+  shardq.push gather_heads(%a) into(%q) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  return
+}

@@ -32,6 +32,11 @@ namespace mlir::shardq {
 ParseResult parseDirection(OpAsmParser &parser, DirectionAttr &direction);
 void printDirection(OpAsmPrinter &printer, Operation *op,
                     DirectionAttr direction);
+// `custom<PushTypes>`: `(sources), inbox` or `(sources), ids, offsets, inbox`.
+ParseResult parsePushTypes(OpAsmParser &parser, SmallVectorImpl<Type> &sources,
+                           Type &ids, Type &offsets, Type &inbox);
+void printPushTypes(OpAsmPrinter &printer, Operation *op, TypeRange sources,
+                    Type ids, Type offsets, Type inbox);
 } // namespace mlir::shardq
 
 #define GET_OP_CLASSES
@@ -70,6 +75,14 @@ struct MeshAxis {
 };
 MeshAxis lookupMeshAxis(Operation *from, FlatSymbolRefAttr mesh,
                         StringRef axis);
+
+/// Bytes behind the values of a head in an inbox of `combine_lse`. The first
+/// four are the LSE as f32, the others keep rows whole for vector stores.
+inline constexpr int64_t kLseBytes = 16;
+
+/// Ranks that the KV cache of an attention with this sharding is divided over:
+/// 1 where it is not. `from` is an op of the module.
+int64_t getNumKvRanks(Operation *from, ShardingAttr sharding);
 
 /// Rows of this rank's group, `offsets[r+1] - offsets[r]` with `r` the rank's
 /// coordinate along the axis, as an index value. `offsets` may be a tensor or

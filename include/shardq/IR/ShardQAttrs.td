@@ -27,7 +27,9 @@ def ShardQ_LseBase : I32EnumAttr<"LseBase", "base of a logarithm of a sum of exp
 
 def ShardQ_Direction : I32EnumAttr<"Direction", "which sharding an exchange turns into which", [
     I32EnumAttrCase<"HeadsToTokens", 0, "heads_to_tokens">,
-    I32EnumAttrCase<"TokensToHeads", 1, "tokens_to_heads">]> {
+    I32EnumAttrCase<"TokensToHeads", 1, "tokens_to_heads">,
+    I32EnumAttrCase<"GatherHeads", 2, "gather_heads">,
+    I32EnumAttrCase<"ScatterHeads", 3, "scatter_heads">]> {
   let cppNamespace = "::mlir::shardq";
   let genSpecializedAttr = 0;
 }
@@ -35,7 +37,8 @@ def ShardQ_Direction : I32EnumAttr<"Direction", "which sharding an exchange turn
 def ShardQ_DirectionAttr : EnumAttr<ShardQ_Dialect, ShardQ_Direction, "direction"> {
   let summary = "direction of an exchange";
   let description = [{
-    `heads_to_tokens` or `tokens_to_heads`; see `shardq.exchange`.
+    `heads_to_tokens` or `tokens_to_heads`, see `shardq.exchange`; `gather_heads`, see
+    `shardq.gather_query`; `scatter_heads`, see `shardq.combine_lse`.
   }];
   let assemblyFormat = "$value";
 }
@@ -70,26 +73,38 @@ def ShardQ_ShardingAttr : ShardQ_Attr<"Sharding", "sharding"> {
   let description = [{
     `heads`: this rank computes a contiguous block of the heads, in rank order.
     `tokens`: this rank computes all heads of the rows it owns under the named order.
+    `kv`: the KV cache is divided too. Of the `N` ranks along the axis, token `t` of a request
+    is kept by `(t / interleave) % N`, as its token `(t / (N*interleave)) * interleave + t % interleave`.
 
     ```mlir
     #shardq.sharding<@ranks, heads = ["tp"]>
     #shardq.sharding<@ranks, tokens = zigzag ["tp"]>
+    #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<64> ["dcp"]>
     ```
 
     **Constraints:**
     - exactly one of `heads` and `tokens` is given
-    - an axis is named at most once, and at least one is named
+    - each of them names an axis at most once, and at least one
+    - `interleave` is positive
   }];
   let parameters = (ins "FlatSymbolRefAttr":$mesh,
                         OptionalArrayRefParameter<"StringAttr">:$heads,
                         "std::optional<TokenOrder>":$order,
-                        OptionalArrayRefParameter<"StringAttr">:$tokens);
+                        OptionalArrayRefParameter<"StringAttr">:$tokens,
+                        "int64_t":$interleave,
+                        OptionalArrayRefParameter<"StringAttr">:$kv);
+  let builders = [AttrBuilder<(ins "FlatSymbolRefAttr":$mesh, "ArrayRef<StringAttr>":$heads,
+                                   "std::optional<TokenOrder>":$order,
+                                   "ArrayRef<StringAttr>":$tokens), [{
+    return $_get($_ctxt, mesh, heads, order, tokens, int64_t(0), ArrayRef<StringAttr>());
+  }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     bool isOverHeads() const { return !getHeads().empty(); }
     bool isOverTokens() const { return !getTokens().empty(); }
-    /// The axes of whichever dimension is divided.
+    bool isOverKv() const { return !getKv().empty(); }
+    /// The axes of heads or tokens, whichever are divided.
     ::llvm::ArrayRef<StringAttr> getAxes() const {
       return isOverHeads() ? getHeads() : getTokens();
     }

@@ -95,18 +95,32 @@ def ShardQ_WorkspaceOp : ShardQ_Op<"workspace", [
 }
 
 class ShardQ_ProtocolOp<string opMnemonic, list<Trait> traits = []>
-    : ShardQ_Op<opMnemonic, [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    : ShardQ_Op<opMnemonic, [AttrSizedOperandSegments,
+                             DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
                              DeclareOpInterfaceMethods<SymbolUserOpInterface>] # traits> {
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether a zigzag split says which rows go where; all rows go everywhere
+    /// otherwise.
+    bool isByOffsets() {
+      return getDirection() == Direction::HeadsToTokens ||
+             getDirection() == Direction::TokensToHeads;
+    }
+  }];
 }
 
 def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
   let summary = "writes an exchange's rows into the inboxes of the group";
   let description = [{
-    The data part of the buffer form of `exchange`: writes each row straight into the
-    owner's copy of `inbox`, own rows included; peers in rotated order, `rank+1`,
-    `rank+2`, ... A step whose inbox would not fit the channel writes nothing and is an
-    error of the runtime (the gate keeps such steps out).
+    The data part of the buffer forms of `exchange`, `gather_query` and `combine_lse`:
+    writes each row straight into the owner's copy of `inbox`, own rows included; peers in
+    rotated order, `rank+1`, `rank+2`, ... A step whose inbox would not fit the channel writes
+    nothing and is an error of the runtime (a gate keeps such steps out of `exchange`).
+
+    `gather_heads`: the head blocks of all `T` rows go to every member, into the inbox
+    `[T, H, sum of d]`. `scatter_heads`: sources are the partial output `[T, H, d]` and its LSE
+    `[T, H]`; each member gets its `H/N` heads of all rows, as rows `me*T .. me*T + T` of its
+    inbox `[N*T, H/N, d + p]`, where `p` elements are 16 bytes that begin with the LSE as f32.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 8]
@@ -120,31 +134,46 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     }
     ```
 
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @gather(%q: memref<?x16x576xbf16>,
+                      %inbox: memref<?x64x576xbf16, #shardq.symmetric<@ranks>>) {
+      shardq.push gather_heads(%q) into(%inbox) over @ranks "dcp" channel 0 exchange 0
+          {capacity = 1024 : i64}
+          : (memref<?x16x576xbf16>), memref<?x64x576xbf16, #shardq.symmetric<@ranks>>
+      return
+    }
+    ```
+
     **Constraints:**
-    - those of the buffer form of `exchange`, with `inbox` for its destination
+    - those of the buffer form of the op it comes from, with `inbox` for its destination
+    - `ids`, `offsets` and `decodes` stand with the directions of `exchange` only
     - `inbox` is in symmetric memory of the mesh
     - `capacity`, in rows of the inbox, is not negative
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$sources,
-                       MemRefRankOf<[I32], [1]>:$ids, MemRefRankOf<[I32], [1]>:$offsets,
-                       Index:$decodes, MemRefRankOf<ShardQ_MovedElements, [2, 3]>:$inbox,
+                       Optional<MemRefRankOf<[I32], [1]>>:$ids,
+                       Optional<MemRefRankOf<[I32], [1]>>:$offsets, Optional<Index>:$decodes,
+                       MemRefRankOf<ShardQ_MovedElements, [2, 3]>:$inbox,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange, I64Attr:$capacity);
   let assemblyFormat = [{
-    custom<Direction>($direction) `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`
+    custom<Direction>($direction) `(` $sources `)`
+    (`by` `(` $ids^ `,` $offsets `)` `decodes` `(` $decodes `)`)?
     `into` `(` $inbox `)` `over` $mesh $axis `channel` $channel `exchange` $exchange attr-dict
-    `:` `(` type($sources) `)` `,` type($ids) `,` type($offsets) `,` type($inbox)
+    `:` custom<PushTypes>(type($sources), type($ids), type($offsets), type($inbox))
   }];
 }
 
 class ShardQ_FlagOp<string opMnemonic> : ShardQ_ProtocolOp<opMnemonic> {
-  let arguments = (ins ShardQ_DirectionAttr:$direction, MemRefRankOf<[I32], [1]>:$offsets,
+  let arguments = (ins ShardQ_DirectionAttr:$direction,
+                       Optional<MemRefRankOf<[I32], [1]>>:$offsets, Optional<Index>:$rows,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange);
   let assemblyFormat = [{
-    custom<Direction>($direction) `by` `(` $offsets `)` `over` $mesh $axis `channel` $channel `exchange` $exchange
-    attr-dict `:` type($offsets)
+    custom<Direction>($direction) (`by` `(` $offsets^ `)`)? (`rows` `(` $rows^ `)`)?
+    `over` $mesh $axis `channel` $channel `exchange` $exchange attr-dict (`:` type($offsets)^)?
   }];
 }
 
@@ -166,6 +195,8 @@ def ShardQ_SignalOp : ShardQ_FlagOp<"signal"> {
 
     **Constraints:**
     - the mesh exists and has the axis; `offsets` has one entry more than its size
+    - `offsets` stands with the directions of `exchange`, `rows`, the rows that each member
+      pushes to each, with the others
     - `channel` and `exchange` are not negative
   }];
 }
@@ -188,6 +219,8 @@ def ShardQ_WaitOp : ShardQ_FlagOp<"wait"> {
 
     **Constraints:**
     - the mesh exists and has the axis; `offsets` has one entry more than its size
+    - `offsets` stands with the directions of `exchange`, `rows`, the rows that each member
+      pushes to each, with the others
     - `channel` and `exchange` are not negative
   }];
 }

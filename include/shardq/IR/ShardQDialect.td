@@ -18,7 +18,8 @@ def ShardQ_Dialect : Dialect {
     | --- | --- | --- |
     | 1 model | `mesh`, `expand_rows`, `indexer`, `topk`, `convert_indices`, `sparse_mla`, `tap` | user, importers |
     | 2 distributed | level 1 on token shards, `count_decode_rows`, `zigzag_split`, `split_gate`, `local_rows`, `take_rows`, `exchange` | `--shard-q-tokens` |
-    | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `peer_view`, `rank` | bufferization and planning |
+    | 2 distributed | level 1 on own keys, `local_lengths`, `filter_indices`, `gather_query`, `combine_lse` | `--shardq-dcp` |
+    | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `peer_view`, `rank` | bufferization and planning |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take
     every per-token input with the row as dimension 0, and no row looks at another,
@@ -35,11 +36,12 @@ def ShardQ_Dialect : Dialect {
     (`outs`, no results) with the same meaning.
 
     **Effects.** Ops on tensors are free of effects, except those that talk to
-    other ranks: `exchange`, `push`, `signal` and `wait` write the peer-memory
-    resource, so that neither CSE nor DCE nor speculation drops or moves one: a
+    other ranks: `exchange`, `gather_query`, `combine_lse`, `push`, `signal` and `wait` write the
+    peer-memory resource, so that neither CSE nor DCE nor speculation drops or moves one: a
     rank that skipped one would hang its peers.
 
-    Version log: 1 (0.1): levels 1 to 3 for token sharding over one axis.
+    Version log: 1 (0.1): levels 1 to 3 for token sharding over one axis; KV caches that
+    are sharded over ranks, for decode steps.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasRegionArgAttrVerify = 1;

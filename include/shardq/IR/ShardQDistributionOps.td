@@ -174,7 +174,7 @@ def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
 }
 
 def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
-    [AttrSizedOperandSegments] # ShardQ_OnAxis> {
+    [AttrSizedOperandSegments, ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
   let summary = "turns head shards of the prefill rows into token shards, or back";
   let description = [{
     With `D` the decode rows, `W` the axis size, `H` all heads, and row `j` of rank `p`'s group
@@ -218,6 +218,7 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
 
     **Constraints:**
     - the mesh exists and has the axis; `offsets` has one entry more than its size
+    - the direction is `heads_to_tokens` or `tokens_to_heads`
     - there are one or two sources, one when `tokens_to_heads`; two are of rank 3
     - sources, `after` and result have one element type and one rank; elements are bf16, f16, f32, i8, f8E4M3FN or
       f8E5M2
@@ -238,6 +239,9 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
     `:` functional-type(operands, results)
   }];
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    MemRefType getInboxType() { return ::llvm::cast<MemRefType>(getOuts().front().getType()); }
+  }];
 }
 
 #endif // SHARDQ_IR_SHARDQDISTRIBUTIONOPS

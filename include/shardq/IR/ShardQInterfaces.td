@@ -46,4 +46,19 @@ def ShardQ_RowWiseOpInterface : OpInterface<"RowWiseOpInterface"> {
   ];
 }
 
+def ShardQ_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
+  let cppNamespace = "::mlir::shardq";
+  let description = [{
+    An op of level 2 or 3 that all ranks of a group run together: each pushes rows into
+    the inboxes of the others. `--shardq-plan-workspace` makes `push`, `signal` and `wait` of it.
+  }];
+  let methods = [
+    InterfaceMethod<"The mesh of the group.", "::mlir::FlatSymbolRefAttr", "getMeshAttr", (ins)>,
+    InterfaceMethod<"The axis of the group.", "::mlir::StringAttr", "getAxisAttr", (ins)>,
+    InterfaceMethod<"What moves where.", "::mlir::shardq::Direction", "getDirection", (ins)>,
+    InterfaceMethod<"Type of the inbox of the buffer form.", "::mlir::MemRefType",
+                    "getInboxType", (ins)>
+  ];
+}
+
 #endif // SHARDQ_IR_SHARDQINTERFACES

@@ -235,6 +235,10 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     those, or all heads of the mesh axis (then the rank's block is used). Over tokens, all
     are present for this rank's rows.
 
+    Over `kv`, `kv` holds the tokens that this rank keeps, and the op attends those of all
+    ranks of the axis: a slot counts where its token lies. `--shardq-dcp` makes it local; there
+    is no lowering of the op as it is, but over an axis of one rank.
+
     ```
         heads = ["tp"]: rank r          tokens = zigzag ["tp"]: rank r
         +---------+----+---------+      +------------------------+
@@ -268,7 +272,8 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     - heads and dimensions are static, the heads 1 or more
     - `sink` has the op's heads or those of the whole mesh axis
     - `scale` is finite
-    - the sharding's mesh exists and has its axes
+    - the sharding's mesh exists and has its axes; each `kv` axis is one of heads or tokens, or
+      lies in one
   }];
   let arguments = (ins Variadic<ShardQ_Shaped<[BF16, F16, F32], [3]>>:$q,
                        ShardQ_Shaped<[BF16, F16, F32], [2]>:$kv,

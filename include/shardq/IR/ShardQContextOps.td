@@ -1,0 +1,257 @@
+//===- ShardQContextOps.td - Level 2: sharded KV cache -----*- tablegen -*-===//
+
+#ifndef SHARDQ_IR_SHARDQCONTEXTOPS
+#define SHARDQ_IR_SHARDQCONTEXTOPS
+
+include "shardq/IR/ShardQOpBase.td"
+
+def ShardQ_LocalLengthsOp : ShardQ_TwoFormOp<"local_lengths", [
+    DeclareOpInterfaceMethods<ShardQ_RowWiseOpInterface>] # ShardQ_OnAxis> {
+  let summary = "how many of the first n tokens this rank keeps";
+  let description = [{
+    For each entry `n`, with `N` the axis size, `r` this rank and `I` the interleave: `base = n / I / N * I`,
+    `rest = n - base*N`, result `base + clamp(rest - r*I, 0, I)`; 0 for a negative `n`. The results of
+    all ranks add up to `n`.
+
+    Of sequence lengths, what the rank keeps of each request. Of visible lengths (`p + 1` for
+    the query at position `p`), how many of its keys each row sees, which with several
+    tokens of a request in a step is right for every interleave.
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @lengths(%seq_lens: tensor<?xi32>) -> tensor<?xi32> {
+      %local = shardq.local_lengths %seq_lens over @ranks "dcp" {interleave = 64 : i64}
+          : (tensor<?xi32>) -> tensor<?xi32>
+      return %local : tensor<?xi32>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - `interleave` is positive
+    - operand and result agree in entries
+  }];
+  let arguments = (ins ShardQ_IntVector:$lengths, Variadic<MemRefRankOf<[I32], [1]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, I64Attr:$interleave);
+  let results = (outs Variadic<TensorRankOf<[I32], [1]>>:$results);
+  let assemblyFormat = [{
+    $lengths `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+}
+
+def ShardQ_FilterIndicesOp : ShardQ_TwoFormOp<"filter_indices", [
+    DeclareOpInterfaceMethods<ShardQ_RowWiseOpInterface>, AttrSizedOperandSegments] # ShardQ_OnAxis> {
+  let summary = "request-relative positions to this rank's slots";
+  let description = [{
+    With `N` the axis size, `r` this rank and `I` the interleave, the position `t` is this rank's if
+    `t >= 0` and `(t / I) % N == r`. Its local position is `l = (t / (N*I)) * I + t % I`, its slot
+    `table[req[i], l / block_size] * block_stride_rows + l % block_size`, or `l` itself without `table`.
+    A position whose request is negative, whose block is outside the table (which is then
+    not read) or whose entry is negative has no slot; nor has one that the result type
+    cannot hold. Addresses are computed in 64 bits.
+
+    Slots stand at the front of the row, in the order of the positions, with -1 behind
+    them; with `in_place` in the columns of their positions, with -1 in the others. One rank
+    compacts like many. The optional second result counts the slots of each row.
+
+    ```
+      indices       8   5 130   7  -1 262      N = 2, I = 1, rank 0, table 11 2 7 5 of 64
+      compacted   708 129 451  -1  -1  -1
+      in place    708  -1 129  -1  -1 451
+    ```
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @slots(%topk: tensor<?x2048xi32>, %table: tensor<?x?xi32>, %req: tensor<?xi32>)
+        -> (tensor<?x2048xi32>, tensor<?xi32>) {
+      %slots, %count = shardq.filter_indices %topk table(%table) rows(%req) over @ranks "dcp"
+          {block_size = 64 : i64, interleave = 64 : i64}
+          : (tensor<?x2048xi32>, tensor<?x?xi32>, tensor<?xi32>)
+          -> (tensor<?x2048xi32>, tensor<?xi32>)
+      return %slots, %count : tensor<?x2048xi32>, tensor<?xi32>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - `indices`, `req` and the results agree in rows; `indices` and the slots in width
+    - there are one or two results; slots are i32 or i64, counts i32
+    - `interleave` is positive
+    - `table`, `rows` and `block_size` stand together; `block_stride_rows` (default `block_size`) with them
+    - `block_size` is a positive multiple of `interleave`, `block_stride_rows` not below it
+  }];
+  let arguments = (ins ShardQ_IntMatrix:$indices, Optional<ShardQ_IntMatrix>:$table,
+                       Optional<ShardQ_IntVector>:$req,
+                       Variadic<MemRefRankOf<[I32, I64], [1, 2]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, I64Attr:$interleave,
+                       OptionalAttr<I64Attr>:$block_size,
+                       OptionalAttr<I64Attr>:$block_stride_rows, UnitAttr:$in_place);
+  let results = (outs Variadic<TensorRankOf<[I32, I64], [1, 2]>>:$results);
+  let assemblyFormat = [{
+    $indices (`table` `(` $table^ `)`)? (`rows` `(` $req^ `)`)? `over` $mesh $axis
+    (`outs` `(` $outs^ `)`)? attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    /// Rows from one block to the next; only with a table.
+    int64_t getBlockStride() { return getBlockStrideRows().value_or(*getBlockSize()); }
+  }];
+}
+
+def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
+    AttrSizedOperandSegments, ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
+  let summary = "the queries of all heads of a group, on each of its ranks";
+  let description = [{
+    Sources `[T, H/N, d]` in one part or two, result `[T, H, sum of d]`: head `h` of a row is the
+    concatenation of the parts of head `h % (H/N)` on member `h / (H/N)`. `T` is the same on all
+    ranks. The result is where the members write, which its consumer reads in place.
+
+    ```
+      rank 0    rank 1               rank 0        rank 1
+      +----+    +----+               +---------+   +---------+
+      | a0 |    | a1 |               | a0   a1 |   | a0   a1 |
+      | b0 |    | b1 |      ---->    | b0   b1 |   | b0   b1 |
+      +----+    +----+               +---------+   +---------+
+      T x H/N                           T x H         T x H
+    ```
+
+    Collective: see `exchange`.
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @gather(%q_nope: tensor<?x16x512xbf16>, %q_rope: tensor<?x16x64xbf16>)
+        -> tensor<?x64x576xbf16> {
+      %q = shardq.gather_query(%q_nope, %q_rope) over @ranks "dcp"
+          : (tensor<?x16x512xbf16>, tensor<?x16x64xbf16>) -> tensor<?x64x576xbf16>
+      return %q : tensor<?x64x576xbf16>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - there are one or two sources; they agree in rows and heads, result and sources in rows
+    - sources and result have one element type: bf16, f16, f32, i8, f8E4M3FN or f8E5M2
+    - the result has `N` times the heads of a source, and the dimensions of all sources together
+    - heads and dimensions are static
+    - the destination of the buffer form is in symmetric memory of the mesh
+  }];
+  let arguments = (ins Variadic<ShardQ_Shaped<ShardQ_MovedElements, [3]>>:$sources,
+                       Variadic<MemRefRankOf<ShardQ_MovedElements, [3]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+  let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [3]>>:$results);
+  let assemblyFormat = [{
+    `(` $sources `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    Direction getDirection() { return Direction::GatherHeads; }
+    MemRefType getInboxType() { return ::llvm::cast<MemRefType>(getOuts().front().getType()); }
+  }];
+}
+
+def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
+    ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
+  let summary = "merges the partial attention outputs of a group, each rank its heads";
+  let description = [{
+    Every member attended all `H` heads over its part of the keys. `partial` is `[T, H, d]`,
+    `partial_lse` `[T, H]`, on each; the result `[T, H/N, d]` has this rank's heads of what attention
+    over all keys gives. For each row and head, over the members `s`:
+
+    - an LSE of NaN or +inf counts as -inf; a member with -inf takes no part, and its
+      partial output is not read
+    - `w[s] = base ^ (lse[s] - max)`, the maximum subtracted before the base is converted
+    - `out = sum_s w[s] * partial[s] / sum_s w[s]`, in f32, in ascending rank order, rounded once
+    - the optional second result is `max + log_base(sum_s w[s])`, in the base of `partial_lse`
+    - where no member takes part, `out` is 0 and the merged LSE -inf
+
+    ```
+      rank 0       rank 1               rank 0    rank 1
+      +---------+  +---------+          +----+    +----+
+      | a0   a1 |  | a0'  a1'|          | a0 |    | a1 |
+      | b0   b1 |  | b0'  b1'|  ---->   | b0 |    | b1 |
+      +---------+  +---------+          +----+    +----+
+         T x H        T x H             T x H/N
+    ```
+
+    Collective: see `exchange`.
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @combine(%partial: tensor<?x64x512xbf16>, %lse: tensor<?x64xf32>)
+        -> (tensor<?x16x512xbf16>, tensor<?x16xf32>) {
+      %out, %merged = shardq.combine_lse %partial lse(%lse) over @ranks "dcp"
+          : (tensor<?x64x512xbf16>, tensor<?x64xf32>)
+          -> (tensor<?x16x512xbf16>, tensor<?x16xf32>)
+      return %out, %merged : tensor<?x16x512xbf16>, tensor<?x16xf32>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - there are one or two results
+    - `partial`, `partial_lse` and the results agree in rows, `partial` and `partial_lse` in heads
+    - the results have `1/N` of the heads, the first the dimension of `partial`
+    - `partial` and the first result have one element type, `partial_lse` and the second
+    - heads and dimensions are static
+    - the base, `lse` (default e), is that of the `sparse_mla` that made `partial_lse`
+  }];
+  let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$partial,
+                       ShardQ_Shaped<[BF16, F16, F32], [2]>:$partial_lse,
+                       Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse);
+  let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
+  let assemblyFormat = [{
+    $partial `lse` `(` $partial_lse `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    Direction getDirection() { return Direction::ScatterHeads; }
+    /// `[N*T, H/N, d + p]`, the rows of member `s` from `s*T` on; `p` elements are
+    /// kLseBytes.
+    MemRefType getInboxType();
+    LseBase getLseBase() { return getLse() ? getLse()->getBase() : LseBase::E; }
+  }];
+}
+
+def ShardQ_MergeLseOp : ShardQ_Op<"merge_lse", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "merges the partial outputs in an inbox of `combine_lse`";
+  let description = [{
+    The part of `combine_lse` behind the wait. Row `s*T + t` of the inbox `[N*T, H, d + p]` is
+    member `s`'s partial output of row `t`, `d` values a head and then 16 bytes, the first four
+    of which are the LSE as f32.
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @merge(%inbox: memref<?x16x520xbf16, #shardq.symmetric<@ranks>>,
+                     %out: memref<?x16x512xbf16>, %merged: memref<?x16xf32>) {
+      shardq.merge_lse %inbox into(%out, %merged) over @ranks "dcp"
+          : memref<?x16x520xbf16, #shardq.symmetric<@ranks>>, memref<?x16x512xbf16>,
+            memref<?x16xf32>
+      return
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - `inbox` has `N` times the rows of `out`, its heads, and 16 bytes a head more
+    - `inbox` and `out` have one element type
+    - `merged` has the rows and heads of `out`
+    - heads and dimensions are static
+  }];
+  let arguments = (ins MemRefRankOf<[BF16, F16, F32], [3]>:$inbox,
+                       MemRefRankOf<[BF16, F16, F32], [3]>:$out,
+                       Optional<MemRefRankOf<[BF16, F16, F32], [2]>>:$merged,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse);
+  let assemblyFormat = [{
+    $inbox `into` `(` $out (`,` $merged^)? `)` `over` $mesh $axis attr-dict
+    `:` type($inbox) `,` type($out) (`,` type($merged)^)?
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    LseBase getLseBase() { return getLse() ? getLse()->getBase() : LseBase::E; }
+  }];
+}
+
+#endif // SHARDQ_IR_SHARDQCONTEXTOPS

@@ -1,0 +1,348 @@
+//===- ContextOps.cpp - Level 2: sharded KV cache -------------------------===//
+
+#include "OpHelpers.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::detail;
+
+static LogicalResult verifyInterleave(Operation *op, int64_t interleave) {
+  if (interleave > 0)
+    return success();
+  return op->emitOpError("interleave is ")
+         << interleave << ", expected 1 or more";
+}
+
+/// A result of two dimensions in the rows and heads of another of three.
+static LogicalResult verifyLseShape(Operation *op, StringRef name,
+                                    ShapedType lse, StringRef outName,
+                                    ShapedType out) {
+  if (failed(verifyRank(op, name, lse, 2)) ||
+      failed(verifySameDim(op, "rows", {name, lse, 0}, {outName, out, 0})))
+    return failure();
+  return verifySameDim(op, "heads", {name, lse, 1}, {outName, out, 1});
+}
+
+//===----------------------------------------------------------------------===//
+// LocalLengthsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult LocalLengthsOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 1)) ||
+      failed(verifyInterleave(*this, getInterleave())))
+    return failure();
+  return verifySameDim(*this, "entries", {"result", getOutType(0), 0},
+                       {"lengths", getLengths().getType(), 0});
+}
+
+LogicalResult
+LocalLengthsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return success(verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr()) !=
+                 nullptr);
+}
+
+bool LocalLengthsOp::isRowOperand(OpOperand &) { return true; }
+
+LogicalResult
+LocalLengthsOp::reifyResultShapes(OpBuilder &builder,
+                                  ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back({tensor::getMixedSize(builder, getLoc(), getLengths(), 0)});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// FilterIndicesOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult FilterIndicesOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 2)) ||
+      failed(verifyInterleave(*this, getInterleave())))
+    return failure();
+  bool hasTable = bool(getTable());
+  if (hasTable != bool(getReq()) || hasTable != getBlockSize().has_value() ||
+      (getBlockStrideRows() && !hasTable))
+    return emitOpError("'table', 'rows' and 'block_size' stand together, and "
+                       "'block_stride_rows' only with them");
+  Type indices = getIndices().getType(), slots = getOutType(0);
+  NamedDim rows{"indices", indices, 0};
+  if (failed(verifyRank(*this, "slots", slots, 2)) ||
+      failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
+      failed(verifySameDim(*this, "columns", {"slots", slots, 1},
+                           {"indices", indices, 1})))
+    return failure();
+  if (getNumOuts() == 2) {
+    ShapedType counts = getOutType(1);
+    if (failed(verifyRank(*this, "counts", counts, 1)) ||
+        failed(verifySameDim(*this, "rows", {"counts", counts, 0}, rows)))
+      return failure();
+    if (!counts.getElementType().isInteger(32))
+      return emitOpError("'counts' has element type ")
+             << counts.getElementType() << ", expected i32";
+  }
+  if (!hasTable)
+    return success();
+  if (failed(
+          verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
+      failed(verifyBlocks(*this, *getBlockSize(), getBlockStride())))
+    return failure();
+  // A run that straddled two blocks would have no one slot to begin at.
+  if (*getBlockSize() % getInterleave() != 0)
+    return emitOpError("block_size is ")
+           << *getBlockSize() << ", expected a multiple of interleave, "
+           << getInterleave();
+  return success();
+}
+
+LogicalResult
+FilterIndicesOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return success(verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr()) !=
+                 nullptr);
+}
+
+bool FilterIndicesOp::isRowOperand(OpOperand &operand) {
+  MutableOperandRange table = getTableMutable();
+  return table.empty() ||
+         operand.getOperandNumber() != table[0].getOperandNumber();
+}
+
+LogicalResult
+FilterIndicesOp::reifyResultShapes(OpBuilder &builder,
+                                   ReifiedRankedShapedTypeDims &shapes) {
+  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getIndices(), 0);
+  shapes.push_back(
+      {rows, tensor::getMixedSize(builder, getLoc(), getIndices(), 1)});
+  if (getNumOuts() == 2)
+    shapes.push_back({rows});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// GatherQueryOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult mlir::shardq::detail::verifyGatherShapes(Operation *op,
+                                                       ValueRange sources,
+                                                       StringRef resultName,
+                                                       ShapedType result) {
+  if (sources.size() != 1 && sources.size() != 2)
+    return op->emitOpError("has ")
+           << sources.size() << " sources, expected 1 or 2";
+  if (failed(verifyRank(op, resultName, result, 3)) ||
+      failed(verifyStaticDim(op, "heads", {resultName, result, 1})) ||
+      failed(verifyStaticDim(op, "head dimension", {resultName, result, 2})))
+    return failure();
+  Type first = sources.front().getType();
+  int64_t width = 0;
+  for (Value source : sources) {
+    ShapedType type = shaped(source);
+    if (failed(verifyRank(op, "source", type, 3)) ||
+        failed(verifySameElement(op, "source", type, resultName, result)) ||
+        failed(verifyStaticDim(op, "heads", {"source", type, 1})) ||
+        failed(verifyStaticDim(op, "head dimension", {"source", type, 2})) ||
+        failed(verifySameDim(op, "rows", {"source", type, 0},
+                             {"source", first, 0})) ||
+        failed(verifySameDim(op, "heads", {"source", type, 1},
+                             {"source", first, 1})) ||
+        failed(verifySameDim(op, "rows", {resultName, result, 0},
+                             {"source", type, 0})))
+      return failure();
+    width += type.getDimSize(2);
+  }
+  if (result.getDimSize(2) == width)
+    return success();
+  return op->emitOpError("'")
+         << resultName << "' has " << result.getDimSize(2)
+         << " values a head, expected " << width << " as the sources together";
+}
+
+LogicalResult mlir::shardq::detail::verifyGroupHeads(
+    Operation *op, SymbolTableCollection &symbolTable, FlatSymbolRefAttr mesh,
+    StringAttr axis, ShapedType local, StringRef allName, ShapedType all) {
+  AxisAttr found = verifyAxis(op, symbolTable, mesh, axis);
+  if (!found)
+    return failure();
+  int64_t heads = local.getDimSize(1), ranks = found.getSize();
+  if (all.getDimSize(1) == heads * ranks)
+    return success();
+  return op->emitOpError("'") << allName << "' has " << all.getDimSize(1)
+                              << " heads, expected " << heads * ranks << ": "
+                              << heads << " on each of " << ranks << " ranks";
+}
+
+LogicalResult GatherQueryOp::verify() {
+  StringRef name = isOnBuffers() ? "outs" : "result";
+  if (failed(verifyTwoForms(*this, 1, 1)) ||
+      failed(verifyGatherShapes(*this, getSources(), name, getOutType(0))))
+    return failure();
+  if (isOnBuffers())
+    return verifySymmetric(*this, name, getOutType(0), getMeshAttr());
+  return success();
+}
+
+LogicalResult
+GatherQueryOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                          shaped(getSources().front()),
+                          isOnBuffers() ? "outs" : "result", getOutType(0));
+}
+
+LogicalResult
+GatherQueryOp::reifyResultShapes(OpBuilder &builder,
+                                 ReifiedRankedShapedTypeDims &shapes) {
+  ShapedType result = getOutType(0);
+  shapes.push_back(
+      {tensor::getMixedSize(builder, getLoc(), getSources().front(), 0),
+       builder.getIndexAttr(result.getDimSize(1)),
+       builder.getIndexAttr(result.getDimSize(2))});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// CombineLseOp
+//===----------------------------------------------------------------------===//
+
+int64_t mlir::shardq::detail::getPartialWidth(Type element, int64_t values) {
+  return values + kLseBytes / (element.getIntOrFloatBitWidth() / 8);
+}
+
+LogicalResult mlir::shardq::detail::verifyPartial(Operation *op,
+                                                  ShapedType partial,
+                                                  ShapedType lse) {
+  if (failed(verifyRank(op, "partial", partial, 3)) ||
+      failed(verifyStaticDim(op, "heads", {"partial", partial, 1})) ||
+      failed(verifyStaticDim(op, "head dimension", {"partial", partial, 2})))
+    return failure();
+  return verifyLseShape(op, "partial_lse", lse, "partial", partial);
+}
+
+MemRefType CombineLseOp::getInboxType() {
+  ShapedType out = getOutType(0);
+  return MemRefType::get(
+      {ShapedType::kDynamic, out.getDimSize(1),
+       getPartialWidth(out.getElementType(), out.getDimSize(2))},
+      out.getElementType(), MemRefLayoutAttrInterface(),
+      SymmetricAttr::get(getContext(), getMeshAttr()));
+}
+
+LogicalResult CombineLseOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 2)))
+    return failure();
+  ShapedType partial = shaped(getPartial()), lse = shaped(getPartialLse());
+  ShapedType out = getOutType(0);
+  NamedDim rows{"partial", partial, 0};
+  if (failed(verifyPartial(*this, partial, lse)) ||
+      failed(verifyRank(*this, "out", out, 3)) ||
+      failed(verifyStaticDim(*this, "heads", {"out", out, 1})) ||
+      failed(verifySameElement(*this, "out", out, "partial", partial)) ||
+      failed(verifySameDim(*this, "rows", {"out", out, 0}, rows)) ||
+      failed(verifyStaticDim(*this, "head dimension", {"out", out, 2})) ||
+      failed(verifySameDim(*this, "values a head", {"out", out, 2},
+                           {"partial", partial, 2})))
+    return failure();
+  if (getNumOuts() == 2) {
+    ShapedType merged = getOutType(1);
+    if (failed(verifyLseShape(*this, "merged", merged, "out", out)) ||
+        failed(verifySameElement(*this, "merged", merged, "partial_lse", lse)))
+      return failure();
+  }
+  auto attention = getPartialLse().getDefiningOp<SparseMlaOp>();
+  if (!attention || attention.getLseBase() == getLseBase())
+    return success();
+  InFlightDiagnostic diag = emitOpError("merges LSEs of base ")
+                            << stringifyLseBase(getLseBase())
+                            << ", but 'partial_lse' has base "
+                            << stringifyLseBase(attention.getLseBase());
+  diag.attachNote(attention.getLoc()) << "it is computed here";
+  return diag;
+}
+
+LogicalResult
+CombineLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                          getOutType(0), "partial", shaped(getPartial()));
+}
+
+LogicalResult
+CombineLseOp::reifyResultShapes(OpBuilder &builder,
+                                ReifiedRankedShapedTypeDims &shapes) {
+  ShapedType out = getOutType(0);
+  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getPartial(), 0);
+  OpFoldResult heads = builder.getIndexAttr(out.getDimSize(1));
+  shapes.push_back({rows, heads, builder.getIndexAttr(out.getDimSize(2))});
+  if (getNumOuts() == 2)
+    shapes.push_back({rows, heads});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// MergeLseOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult MergeLseOp::verify() {
+  ShapedType inbox = shaped(getInbox()), out = shaped(getOut());
+  if (failed(verifyStaticDim(*this, "heads", {"out", out, 1})) ||
+      failed(verifyStaticDim(*this, "head dimension", {"out", out, 2})) ||
+      failed(verifySameElement(*this, "inbox", inbox, "out", out)) ||
+      failed(
+          verifySameDim(*this, "heads", {"inbox", inbox, 1}, {"out", out, 1})))
+    return failure();
+  int64_t width = getPartialWidth(out.getElementType(), out.getDimSize(2));
+  if (inbox.getDimSize(2) != width)
+    return emitOpError("'inbox' is ")
+           << inbox << ", expected " << width
+           << " elements a head: " << out.getDimSize(2) << " values and "
+           << kLseBytes << " bytes for the LSE";
+  if (!getMerged())
+    return success();
+  return verifyLseShape(*this, "merged", shaped(getMerged()), "out", out);
+}
+
+LogicalResult MergeLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
+  if (!axis)
+    return failure();
+  int64_t found = shaped(getInbox()).getDimSize(0);
+  int64_t rows = shaped(getOut()).getDimSize(0);
+  if (ShapedType::isDynamic(found) || ShapedType::isDynamic(rows) ||
+      found == rows * axis.getSize())
+    return success();
+  return emitOpError("'inbox' has ")
+         << found << " rows, expected " << rows * axis.getSize() << ": " << rows
+         << " of each of " << axis.getSize() << " ranks";
+}
+
+void MergeLseOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getInboxMutable(),
+                       SideEffects::DefaultResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), &getOutMutable(),
+                       SideEffects::DefaultResource::get());
+  for (OpOperand &merged : getMergedMutable())
+    effects.emplace_back(MemoryEffects::Write::get(), &merged,
+                         SideEffects::DefaultResource::get());
+}
+
+//===----------------------------------------------------------------------===//
+// Effects
+//===----------------------------------------------------------------------===//
+
+#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
+  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
+  Speculation::Speculatability OP::getSpeculatability() {                      \
+    return getTwoFormSpeculatability(*this);                                   \
+  }
+SHARDQ_TWO_FORM_EFFECTS(LocalLengthsOp)
+SHARDQ_TWO_FORM_EFFECTS(FilterIndicesOp)
+#undef SHARDQ_TWO_FORM_EFFECTS
+
+#define SHARDQ_COLLECTIVE_EFFECTS(OP)                                          \
+  void OP::getEffects(Effects &effects) {                                      \
+    getPeerEffects(effects);                                                   \
+    getTwoFormEffects(*this, effects);                                         \
+  }                                                                            \
+  Speculation::Speculatability OP::getSpeculatability() {                      \
+    return Speculation::NotSpeculatable;                                       \
+  }
+SHARDQ_COLLECTIVE_EFFECTS(GatherQueryOp)
+SHARDQ_COLLECTIVE_EFFECTS(CombineLseOp)
+#undef SHARDQ_COLLECTIVE_EFFECTS
