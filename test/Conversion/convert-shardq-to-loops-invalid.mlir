@@ -14,3 +14,14 @@ func.func @layout(%x: memref<?x4xf32, affine_map<(d0, d1) -> (d0 floordiv 2, d1)
       : (memref<?x4xf32, affine_map<(d0, d1) -> (d0 floordiv 2, d1)>>, memref<?xi32>, memref<?x4xf32>) -> ()
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @other_keys(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %slots: memref<?x4xi32>, %out: memref<?x2x8xf32>) {
+  // expected-error @+1 {{'shardq.sparse_mla' op attends keys of 4 ranks: run --shardq-dcp first}}
+  shardq.sparse_mla q(%q) kv(%kv) slots(%slots) outs(%out)
+      {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["tp"]>}
+      : (memref<?x2x8xf32>, memref<?x8xf32>, memref<?x4xi32>, memref<?x2x8xf32>) -> ()
+  return
+}

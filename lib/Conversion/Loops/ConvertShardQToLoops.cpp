@@ -65,7 +65,10 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](TopKOp op) { emitTopK(b, op, args); })
       .Case([&](IndexerOp op) { emitIndexer(b, op, args); })
       .Case([&](SparseMlaOp op) { emitSparseMla(b, op, args); })
-      .Case([&](PushOp op) { emitPush(b, op, args); });
+      .Case([&](PushOp op) { emitPush(b, op, args); })
+      .Case([&](LocalLengthsOp op) { emitLocalLengths(b, op, args); })
+      .Case([&](FilterIndicesOp op) { emitFilterIndices(b, op, args); })
+      .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); });
 }
 
 FailureOr<func::FuncOp>
@@ -163,8 +166,11 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   Location loc = op->getLoc();
   SmallVector<Value> operands(op->getOperands());
 
-  if (auto attention = dyn_cast<SparseMlaOp>(op))
+  if (auto attention = dyn_cast<SparseMlaOp>(op)) {
+    if (failed(verifyOwnKeys(attention)))
+      return failure();
     takeOwnSink(builder, attention, operands);
+  }
   holdToCommonRows(builder, op, operands);
   SmallVector<Type> types;
   for (Value &operand : operands) {
@@ -190,7 +196,8 @@ void ConvertShardQToLoopsPass::runOnOperation() {
   SmallVector<memref::CopyOp> copies;
   getOperation().walk([&](Operation *op) {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
-            IndexerOp, SparseMlaOp, PushOp>(op))
+            IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp, FilterIndicesOp,
+            MergeLseOp>(op))
       ops.push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&

@@ -22,6 +22,9 @@ void emitTopK(LoopBuilder &b, TopKOp op, ValueRange args);
 void emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args);
 void emitSparseMla(LoopBuilder &b, SparseMlaOp op, ValueRange args);
 void emitPush(LoopBuilder &b, PushOp op, ValueRange args);
+void emitLocalLengths(LoopBuilder &b, LocalLengthsOp op, ValueRange args);
+void emitFilterIndices(LoopBuilder &b, FilterIndicesOp op, ValueRange args);
+void emitMergeLse(LoopBuilder &b, MergeLseOp op, ValueRange args);
 
 /// Writes the request-relative row of a page table: `table[req, t / block] *
 /// stride + t % block`, or -1 where the request or block is outside the table

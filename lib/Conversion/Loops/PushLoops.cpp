@@ -24,25 +24,121 @@ static void copyHeads(LoopBuilder &b, int64_t heads, Value from, Value fromRow,
   });
 }
 
+namespace {
+
+/// The group of a push, and this rank in it.
+struct Group {
+  Group(LoopBuilder &b, PushOp op);
+  /// Runs `body` with each member's coordinate and inbox, own last. At any time
+  /// each rank is written by one other.
+  void forEachMember(Value inbox, llvm::function_ref<void(Value, Value)> body);
+
+  LoopBuilder &b;
+  int64_t ranks, stride;
+  Value me, coordinate;
+};
+
+} // namespace
+
+Group::Group(LoopBuilder &b, PushOp op) : b(b) {
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  ranks = over.axis.getSize();
+  stride = over.mesh.getStride(over.axis);
+  me = RankOp::create(b, b.getIndexType(), op.getMeshAttr(), StringAttr());
+  coordinate =
+      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), op.getAxisAttr());
+}
+
+void Group::forEachMember(Value inbox,
+                          llvm::function_ref<void(Value, Value)> body) {
+  b.loop(b.index(1), b.index(ranks + 1), [&](Value turn) {
+    Value peer =
+        arith::RemUIOp::create(b, b.add(coordinate, turn), b.index(ranks));
+    Value peerRank = b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
+    body(peer, PeerViewOp::create(b, inbox.getType(), inbox, peerRank));
+  });
+}
+
+/// Own head blocks of all rows to everyone.
+static void emitGather(LoopBuilder &b, PushOp op, ValueRange sources,
+                       Value inbox) {
+  Group group(b, op);
+  Value zero = b.index(0);
+  int64_t heads = cast<MemRefType>(sources[0].getType()).getDimSize(1);
+  // The workspace has refused, and is no peer's business, where the rows do not
+  // fit the channel.
+  Value rows = b.min(b.dim(inbox, 0), b.dim(sources[0], 0));
+  Value firstHead = b.mul(group.coordinate, b.index(heads));
+  group.forEachMember(inbox, [&](Value, Value theirs) {
+    b.loop(zero, rows, [&](Value row) {
+      int64_t column = 0;
+      for (Value source : sources) {
+        copyHeads(b, heads, source, row, zero, theirs, row, firstHead, column);
+        column += cast<MemRefType>(source.getType()).getDimSize(2);
+      }
+    });
+  });
+}
+
+/// The bits of `lse` at the head of the bytes behind the values.
+static void storeLse(LoopBuilder &b, Value lse, Value inbox, Value row,
+                     Value head, int64_t values) {
+  Type element = cast<MemRefType>(inbox.getType()).getElementType();
+  if (element.isF32())
+    return b.store(lse, inbox, {row, head, b.index(values)});
+  Value bits = arith::BitcastOp::create(b, b.getI32Type(), lse);
+  for (int64_t half = 0; half < 2; ++half) {
+    Value part = arith::ShRUIOp::create(b, bits, b.i32(16 * half));
+    part = arith::TruncIOp::create(b, b.getI16Type(), part);
+    b.store(arith::BitcastOp::create(b, element, part), inbox,
+            {row, head, b.index(values + half)});
+  }
+}
+
+/// To each member its heads of the partial output, each with its LSE.
+static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
+                        Value inbox) {
+  Group group(b, op);
+  Value partial = sources[0], lse = sources[1], zero = b.index(0);
+  int64_t heads = cast<MemRefType>(inbox.getType()).getDimSize(1);
+  int64_t values = cast<MemRefType>(partial.getType()).getDimSize(2);
+  Value rows = b.dim(partial, 0);
+  Value first = b.mul(group.coordinate, rows);
+  Value end = b.dim(inbox, 0);
+  group.forEachMember(inbox, [&](Value peer, Value theirs) {
+    Value firstHead = b.mul(peer, b.index(heads));
+    b.loop(zero, rows, [&](Value row) {
+      Value to = b.add(first, row);
+      b.when(b.less(to, end), [&] {
+        copyHeads(b, heads, partial, row, firstHead, theirs, to, zero, 0);
+        b.loop(zero, b.index(heads), [&](Value head) {
+          storeLse(b, b.loadF32(lse, {row, b.add(firstHead, head)}), theirs, to,
+                   head, values);
+        });
+      });
+    });
+  });
+}
+
 void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
+  if (!op.isByOffsets()) {
+    auto emit =
+        op.getDirection() == Direction::GatherHeads ? emitGather : emitScatter;
+    return emit(b, op, args.drop_back(), args.back());
+  }
   unsigned numSources = op.getSources().size();
   ValueRange sources = args.take_front(numSources);
   Value ids = args[numSources], offsets = args[numSources + 1];
   Value decodes = args[numSources + 2], inbox = args[numSources + 3];
-  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
-  int64_t ranks = over.axis.getSize();
-  int64_t stride = over.mesh.getStride(over.axis);
+  Group members(b, op);
+  Value coordinate = members.coordinate;
   bool toTokens = op.getDirection() == Direction::HeadsToTokens;
   auto inboxType = cast<MemRefType>(inbox.getType());
   // Heads that one row carries from one rank to another.
-  int64_t heads = inboxType.getDimSize(1) / (toTokens ? ranks : 1);
+  int64_t heads = inboxType.getDimSize(1) / (toTokens ? members.ranks : 1);
 
-  Value zero = b.index(0), one = b.index(1), count = b.index(ranks);
+  Value zero = b.index(0), one = b.index(1);
   Value capacity = b.index(op.getCapacity());
-  Value me =
-      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), StringAttr());
-  Value coordinate =
-      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), op.getAxisAttr());
   // Groups held inside `ids`, whatever the operands say.
   auto groupOffset = [&](Value group) {
     Value offset = b.toIndex(b.load(offsets, group));
@@ -52,12 +148,7 @@ void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
     return b.add(decodes, b.toIndex(b.load(ids, token)));
   };
 
-  b.loop(one, b.index(ranks + 1), [&](Value turn) {
-    // rank+1, rank+2, ...: at any time each rank is written by one other.
-    Value peer = arith::RemUIOp::create(b, b.add(coordinate, turn), count);
-    Value peerRank = b.add(me, b.mul(b.sub(peer, coordinate), b.index(stride)));
-    Value theirs = PeerViewOp::create(b, inboxType, inbox, peerRank);
-
+  members.forEachMember(inbox, [&](Value peer, Value theirs) {
     Value group = toTokens ? peer : coordinate;
     Value begin = groupOffset(group);
     Value end = b.max(begin, groupOffset(b.add(group, one)));

@@ -60,6 +60,7 @@ private:
                    ValueRange strides);
   Value getRows(Direction direction, Value offsets, MeshAxis over,
                 bool isSignal);
+  Value repeatRows(Value rows, MeshAxis over);
 
   // Ops.
   void lower(RankOp op);
@@ -467,6 +468,15 @@ Value RuntimeLowering::getRows(Direction direction, Value offsets,
   return array;
 }
 
+/// The same number of rows to and of each member.
+Value RuntimeLowering::repeatRows(Value rows, MeshAxis over) {
+  int64_t ranks = over.axis.getSize();
+  Value array = allocateOnStack(i64, ranks), number = toI64(rows);
+  for (int64_t peer = 0; peer < ranks; ++peer)
+    storeAt(number, array, peer);
+  return array;
+}
+
 /// What calls that concern an exchange begin with.
 template <typename OpTy>
 SmallVector<Value> RuntimeLowering::getExchangeArguments(OpTy op) {
@@ -486,8 +496,9 @@ SmallVector<Value> RuntimeLowering::getExchangeArguments(OpTy op) {
 template <typename OpTy>
 void RuntimeLowering::lowerFlag(OpTy op, StringRef function) {
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
-  Value rows = getRows(op.getDirection(), op.getOffsets(), over,
-                       std::is_same_v<OpTy, SignalOp>);
+  Value rows = op.isByOffsets() ? getRows(op.getDirection(), op.getOffsets(),
+                                          over, std::is_same_v<OpTy, SignalOp>)
+                                : repeatRows(op.getRows(), over);
   SmallVector<Value> arguments = getExchangeArguments(op);
   arguments.push_back(rows);
   call(function, {}, arguments);

@@ -33,6 +33,14 @@ std::string mlir::shardq::getKernelName(Operation *op) {
   return name;
 }
 
+LogicalResult mlir::shardq::verifyOwnKeys(SparseMlaOp op) {
+  int64_t ranks = getNumKvRanks(op, op.getShardingAttr());
+  if (ranks == 1)
+    return success();
+  return op.emitOpError("attends keys of ")
+         << ranks << " ranks: run --shardq-dcp first";
+}
+
 /// Which block of the heads this rank has: its joint coordinate along the
 /// sharding's axes, the first slowest.
 static Value getHeadBlock(OpBuilder &builder, Location loc, SparseMlaOp op) {

@@ -12,6 +12,9 @@ namespace mlir::shardq {
 /// of one op apart most of the time.
 std::string getKernelName(Operation *op);
 
+/// Fails, with a diagnostic, on an attention that reads keys of other ranks.
+LogicalResult verifyOwnKeys(SparseMlaOp op);
+
 /// A sink of all heads becomes this rank's block of it among `operands`, the
 /// operands of `op`.
 void takeOwnSink(OpBuilder &builder, SparseMlaOp op,

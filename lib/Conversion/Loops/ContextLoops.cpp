@@ -1,0 +1,211 @@
+//===- ContextLoops.cpp - Own keys, and the merge of partial outputs ------===//
+
+#include "Kernels.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+namespace {
+
+/// Which tokens of a sequence this rank keeps. All numbers are 64-bit indices.
+struct Ownership {
+  Ownership(LoopBuilder &b, FlatSymbolRefAttr mesh, StringAttr axis,
+            int64_t ranks, int64_t interleave)
+      : b(b), ranks(ranks), interleave(interleave),
+        me(RankOp::create(b, b.getIndexType(), mesh, axis)) {}
+
+  // Positions are not negative here or their results ignored.
+  Value div(Value value, int64_t by) {
+    return arith::DivUIOp::create(b, value, b.index(by));
+  }
+  Value rem(Value value, int64_t by) {
+    return arith::RemUIOp::create(b, value, b.index(by));
+  }
+  Value isMine(Value position) {
+    return b.equal(rem(div(position, interleave), ranks), me);
+  }
+  Value getLocal(Value position) {
+    Value runs = div(position, ranks * interleave);
+    return b.add(b.mul(runs, b.index(interleave)), rem(position, interleave));
+  }
+  Value getLength(Value length) {
+    Value run = b.index(interleave), zero = b.index(0);
+    Value base = b.mul(div(length, ranks * interleave), run);
+    Value rest = b.sub(length, b.mul(base, b.index(ranks)));
+    return b.add(base, b.max(zero, b.min(b.sub(rest, b.mul(me, run)), run)));
+  }
+
+  LoopBuilder &b;
+  int64_t ranks, interleave;
+  Value me;
+};
+
+} // namespace
+
+static int64_t getRanks(Operation *op, FlatSymbolRefAttr mesh, StringRef axis) {
+  return lookupMeshAxis(op, mesh, axis).axis.getSize();
+}
+
+void mlir::shardq::emitLocalLengths(LoopBuilder &b, LocalLengthsOp op,
+                                    ValueRange args) {
+  Value lengths = args[0], result = args[1], zero = b.index(0);
+  Ownership own(b, op.getMeshAttr(), op.getAxisAttr(),
+                getRanks(op, op.getMeshAttr(), op.getAxis()),
+                op.getInterleave());
+  b.loop(zero, b.dim(result, 0), [&](Value i) {
+    Value length = b.max(b.toIndex(b.load(lengths, i)), zero);
+    b.store(b.fromIndex(own.getLength(length), b.getI32Type()), result, i);
+  });
+}
+
+void mlir::shardq::emitFilterIndices(LoopBuilder &b, FilterIndicesOp op,
+                                     ValueRange args) {
+  bool hasTable = bool(op.getTable()), hasCounts = op.getNumOuts() == 2;
+  Value indices = args[0];
+  Value table = hasTable ? args[1] : Value(),
+        req = hasTable ? args[2] : Value();
+  Value slots = args[hasTable ? 3 : 1];
+  Value counts = hasCounts ? args[hasTable ? 4 : 2] : Value();
+  Type slotType = cast<MemRefType>(slots.getType()).getElementType();
+  Value zero = b.index(0), one = b.index(1), none = b.index(-1);
+  Value noSlot = b.fromIndex(none, slotType);
+  Value limit =
+      b.index(slotType.isInteger(32) ? std::numeric_limits<int32_t>::max()
+                                     : std::numeric_limits<int64_t>::max());
+  Ownership own(b, op.getMeshAttr(), op.getAxisAttr(),
+                getRanks(op, op.getMeshAttr(), op.getAxis()),
+                op.getInterleave());
+
+  b.loop(zero, b.dim(indices, 0), [&](Value row) {
+    Value request = hasTable ? b.toIndex(b.load(req, row)) : Value();
+    Value width = b.dim(indices, 1);
+    auto filterColumn = [&](Value column,
+                            ValueRange carried) -> SmallVector<Value> {
+      Value position = b.toIndex(b.load(indices, {row, column}));
+      Value mine = b.both(b.lessEqual(zero, position), own.isMine(position));
+      Value slot = b.choose(
+          mine,
+          [&] {
+            Value local = own.getLocal(position);
+            if (!hasTable)
+              return local;
+            return emitPagedRow(b, table, request, local, *op.getBlockSize(),
+                                op.getBlockStride());
+          },
+          [&] { return none; });
+      Value valid = b.both(b.lessEqual(zero, slot), b.lessEqual(slot, limit));
+      slot = b.select(valid, slot, none);
+      Value next = b.add(carried[0], b.select(valid, one, zero));
+      if (op.getInPlace())
+        b.store(b.fromIndex(slot, slotType), slots, {row, column});
+      else
+        b.when(valid, [&] {
+          b.store(b.fromIndex(slot, slotType), slots, {row, carried[0]});
+        });
+      return {next};
+    };
+    Value count = b.loop(zero, width, zero, filterColumn).front();
+    if (!op.getInPlace())
+      b.loop(count, width,
+             [&](Value column) { b.store(noSlot, slots, {row, column}); });
+    if (hasCounts)
+      b.store(b.fromIndex(count, b.getI32Type()), counts, row);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Merge
+//===----------------------------------------------------------------------===//
+
+/// The LSE behind a head's values; NaN and +inf become -inf.
+static Value loadLse(LoopBuilder &b, Value inbox, Value row, Value head,
+                     int64_t values) {
+  Type element = cast<MemRefType>(inbox.getType()).getElementType();
+  Value lse;
+  if (element.isF32()) {
+    lse = b.load(inbox, {row, head, b.index(values)});
+  } else {
+    auto loadHalf = [&](int64_t half) -> Value {
+      Value part = b.load(inbox, {row, head, b.index(values + half)});
+      part = arith::BitcastOp::create(b, b.getI16Type(), part);
+      return arith::ExtUIOp::create(b, b.getI32Type(), part);
+    };
+    Value high = arith::ShLIOp::create(b, loadHalf(1), b.i32(16));
+    Value bits = arith::OrIOp::create(b, high, loadHalf(0));
+    lse = arith::BitcastOp::create(b, b.getF32Type(), bits);
+  }
+  Value below =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse,
+                            b.f32(std::numeric_limits<double>::infinity()));
+  return b.select(below, lse, b.f32(-std::numeric_limits<double>::infinity()));
+}
+
+void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
+                                ValueRange args) {
+  Value inbox = args[0], out = args[1];
+  Value merged = op.getMerged() ? args[2] : Value();
+  int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
+  auto type = cast<MemRefType>(out.getType());
+  int64_t heads = type.getDimSize(1), values = type.getDimSize(2);
+  Value zero = b.index(0), width = b.index(values);
+  Value infinity = b.f32(-std::numeric_limits<double>::infinity());
+  bool isBaseTwo = op.getLseBase() == LseBase::Two;
+  Value toBaseTwo = b.f32(isBaseTwo ? 1.0 : llvm::numbers::log2e);
+  Value sums = b.scratch({values}, b.getF32Type());
+  Value lses = b.scratch({ranks}, b.getF32Type());
+  Value rows = arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(ranks));
+
+  b.loop(zero, b.dim(out, 0), [&](Value row) {
+    // Rows that types promise and nobody sent have no members.
+    Value members = b.select(b.less(row, rows), b.index(ranks), zero);
+    b.loop(zero, b.index(heads), [&](Value head) {
+      auto rowOf = [&](Value member) {
+        return b.add(b.mul(member, rows), row);
+      };
+      auto findMax = [&](Value member,
+                         ValueRange carried) -> SmallVector<Value> {
+        Value lse = loadLse(b, inbox, rowOf(member), head, values);
+        b.store(lse, lses, member);
+        return {b.max(carried[0], lse)};
+      };
+      Value top = b.loop(zero, members, infinity, findMax).front();
+      b.fill(sums, b.f32(0.0));
+      auto add = [&](Value member, ValueRange carried) -> SmallVector<Value> {
+        Value lse = b.load(lses, member);
+        Value takesPart =
+            arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, lse, infinity);
+        Value weight = b.choose(
+            takesPart,
+            [&] {
+              Value scaled = b.mul(b.sub(lse, top), toBaseTwo);
+              Value w = math::Exp2Op::create(b, scaled);
+              b.loop(zero, width, [&](Value d) {
+                Value value = b.loadF32(inbox, {rowOf(member), head, d});
+                b.store(b.multiplyAdd(w, value, b.load(sums, d)), sums, d);
+              });
+              return w;
+            },
+            [&] { return b.f32(0.0); });
+        return {b.add(carried[0], weight)};
+      };
+      Value total = b.loop(zero, members, b.f32(0.0), add).front();
+      Value isEmpty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total,
+                                            b.f32(0.0));
+      Value divisor = b.select(isEmpty, b.f32(1.0), total);
+      b.loop(zero, width, [&](Value d) {
+        Value value = arith::DivFOp::create(b, b.load(sums, d), divisor);
+        b.storeF32(value, out, {row, head, d});
+      });
+      if (!merged)
+        return;
+      Value log = isBaseTwo ? Value(math::Log2Op::create(b, divisor))
+                            : Value(math::LogOp::create(b, divisor));
+      b.storeF32(b.select(isEmpty, infinity, b.add(top, log)), merged,
+                 {row, head});
+    });
+  });
+  b.free({sums, lses});
+}

@@ -1,0 +1,404 @@
+"""Ops of a sharded KV cache against integers of Python and numpy: `context.py CASE...`.
+
+What differs between ranks is split over dimension 0: block r is rank r's.
+"""
+
+import numpy as np
+from harness import DIGITS, expect, expect_equal, main, round_to, run, tensor, ulp, widen
+
+BY_RANK = '{shardq.split = #shardq.split<@ranks, 0 over "tp">}'
+
+
+def mesh(tp, dcp=None):
+    return f'shardq.mesh @ranks ["tp" = {tp}, "dcp" = {dcp or tp} in "tp"]'
+
+
+def owner(t, ranks, interleave):
+    return t // interleave % ranks
+
+
+def local(t, ranks, interleave):
+    return t // (ranks * interleave) * interleave + t % interleave
+
+
+# Lengths.
+
+
+def lengths(ranks, interleave, values, tp=None):
+    tp = tp or ranks
+    (found,) = run(f"""
+{mesh(tp, ranks)}
+func.func @lengths(%n: tensor<?xi32>) -> (tensor<?xi32> {BY_RANK}) {{
+  %l = shardq.local_lengths %n over @ranks "dcp" {{interleave = {interleave} : i64}}
+      : (tensor<?xi32>) -> tensor<?xi32>
+  return %l : tensor<?xi32>
+}}
+""", dict(n=np.array(values, "<i4")))
+    return found.reshape(tp, len(values))
+
+
+def lengths_golden():
+    found = lengths(2, 4, [0, 3, 4, 5, 8, 9, 12])
+    expect_equal(found, [[0, 3, 4, 4, 4, 5, 8], [0, 0, 0, 1, 4, 4, 4]], "lengths")
+    expect_equal(lengths(8, 128, [1000])[:, 0], [128] * 7 + [104], "lengths")
+    # Four new tokens behind a history of five: what each row sees.
+    expect_equal(lengths(2, 1, [6, 7, 8, 9]), [[3, 4, 4, 5], [3, 3, 4, 4]], "visible lengths")
+
+
+def lengths_counted():
+    values = list(range(0, 70)) + [-1, -2**31, 2**31 - 1, 10**9 + 7]
+    for ranks in range(1, 9):
+        for interleave in (1, 2, 3, 4, 8, 64):
+            found = lengths(ranks, interleave, values)
+            for i, n in enumerate(values):
+                if n < 0:
+                    expect(not found[:, i].any(), "a negative length holds tokens")
+                elif n < 1000:
+                    owners = [owner(t, ranks, interleave) for t in range(n)]
+                    expect_equal(found[:, i], [owners.count(r) for r in range(ranks)],
+                                 f"{ranks} ranks, interleave {interleave}, length {n}")
+                expect(found[:, i].sum(dtype=np.int64) == max(n, 0), "lengths do not add up")
+
+
+def lengths_groups():
+    # Two groups of four among eight ranks.
+    found = lengths(4, 2, [0, 1, 9, 30], tp=8)
+    expect_equal(found[:4], found[4:], "groups differ")
+    expect_equal(found[:4], lengths(4, 2, [0, 1, 9, 30]), "lengths of a group")
+
+
+# Indices.
+
+
+def filter_indices(ranks, interleave, indices, table=None, req=None, block=None, stride=None,
+                   in_place=False, slot="i32", count=True, tp=None):
+    tp = tp or ranks
+    indices = np.array(indices, "<i4")
+    rows, width = indices.shape
+    names, types, inputs = ["indices"], [tensor("i32", "?", width)], dict(indices=indices)
+    operands, attrs = "%indices", [f"interleave = {interleave} : i64"]
+    if table is not None:
+        names += ["table", "req"]
+        types += ["tensor<?x?xi32>", "tensor<?xi32>"]
+        inputs.update(table=np.array(table, "<i4"), req=np.array(req, "<i4"))
+        operands += " table(%table) rows(%req)"
+        attrs.append(f"block_size = {block} : i64")
+        if stride:
+            attrs.append(f"block_stride_rows = {stride} : i64")
+    if in_place:
+        attrs.append("in_place")
+    results = [tensor(slot, "?", width)] + (["tensor<?xi32>"] if count else [])
+    values = "%slots, %count" if count else "%slots"
+    found = run(f"""
+{mesh(tp, ranks)}
+func.func @filter({", ".join(f"%{n}: {t}" for n, t in zip(names, types))})
+    -> ({", ".join(f"{r} {BY_RANK}" for r in results)}) {{
+  {values} = shardq.filter_indices {operands} over @ranks "dcp" {{{", ".join(attrs)}}}
+      : ({", ".join(types)}) -> ({", ".join(results)})
+  return {values} : {", ".join(results)}
+}}
+""", inputs)
+    slots = found[0].reshape(tp, rows, width)
+    for rank in range(tp):
+        expected = filter_oracle(ranks, rank % ranks, interleave, indices, table, req, block,
+                                 stride or block, in_place, slot)
+        what = f"{ranks} ranks, interleave {interleave}, width {width}, rank {rank}"
+        expect_equal(slots[rank], expected, f"slots of {what}")
+        if count:
+            expect_equal(found[1].reshape(tp, rows)[rank], (expected != -1).sum(axis=1),
+                         f"counts of {what}")
+    return slots
+
+
+def filter_oracle(ranks, rank, interleave, indices, table, req, block, stride, in_place, slot):
+    """One entry after the other, in integers that do not overflow."""
+    limit = 2**31 if slot == "i32" else 2**63
+    slots = np.full(indices.shape, -1, np.int64)
+    for i, row in enumerate(indices.tolist()):
+        front = 0
+        for j, t in enumerate(row):
+            if t < 0 or owner(t, ranks, interleave) != rank:
+                continue
+            value = local(t, ranks, interleave)
+            if table is not None:
+                page = value // block
+                if not (0 <= req[i] < len(table) and page < len(table[0])):
+                    continue
+                entry = int(table[req[i]][page])
+                value = entry * stride + value % block if entry >= 0 else -1
+            if 0 <= value < limit:
+                slots[i, j if in_place else front] = value
+                front += 1
+    return slots
+
+
+def filter_golden():
+    row = [[8, 5, 130, 7, -1, 262]]
+    for in_place, expected in ((False, [708, 129, 451, -1, -1, -1]),
+                               (True, [708, -1, 129, -1, -1, 451])):
+        slots = filter_indices(2, 1, row, [[11, 2, 7, 5]], [0], 64, in_place=in_place)
+        expect_equal(slots[0, 0], expected, "golden slots")
+    # Without a table.
+    slots = filter_indices(2, 2, [[0, 2, 1, 3, 4, 6, -1, 5]])
+    expect_equal(slots[:, 0], [[0, 1, 2, 3] + [-1] * 4, [0, 1, 2] + [-1] * 5], "local positions")
+    slots = filter_indices(2, 4, [[9, 0, 5, 13, 2, -1]])
+    expect_equal(slots[:, 0], [[5, 0, 2, -1, -1, -1], [1, 5, -1, -1, -1, -1]], "local positions")
+    slots = filter_indices(2, 2, [range(12)], [[7, 3]], [0], 4, in_place=True)
+    expect_equal(slots[:, 0], [[28, 29, -1, -1, 30, 31, -1, -1, 12, 13, -1, -1],
+                               [-1, -1, 28, 29, -1, -1, 30, 31, -1, -1, 12, 13]], "golden slots")
+
+
+def filter_ranks():
+    rng = np.random.default_rng(1)
+    for ranks in range(1, 9):
+        for interleave in (1, 2, 4, 8, 64):
+            for width, slot in ((1, "i32"), (33, "i64")):
+                # Longer than the table, which drops tokens.
+                indices = rng.integers(-4, 700 * ranks, (5, width))
+                table = rng.permutation(30).reshape(3, 10)
+                table[1, 3] = -1
+                slots = filter_indices(ranks, interleave, indices, table, [0, 2, 1, -1, 3], 64,
+                                       in_place=bool(rng.integers(2)), slot=slot)
+                remapped = filter_indices(ranks, interleave, indices, count=False, in_place=True)
+                expect_equal((remapped != -1).sum(axis=0), indices >= 0,
+                             "how many ranks own each position")
+
+
+def filter_widths():
+    rng = np.random.default_rng(2)
+    for width in (1, 2, 3, 64, 192, 256, 1024, 2048, 2051, 2176):
+        indices = rng.integers(-5, 70 * 64 * 3, (3, width))
+        filter_indices(3, 4, indices, rng.permutation(128).reshape(2, 64), [1, 0, 1], 64, stride=100)
+
+
+def filter_wide():
+    # Slots above 2^31, and positions that a float32 would round.
+    rng = np.random.default_rng(3)
+    indices = np.array([np.arange(64) + 2**24 - 32, np.arange(64) + 2**31 - 64], np.int64)
+    for slot in ("i32", "i64"):
+        filter_indices(2, 1, indices, slot=slot)
+        filter_indices(2, 8, rng.integers(0, 1024, (3, 40)), [[0, 1, 2**31 - 1, 1000, 5, 7, 8, 9]],
+                       [0] * 3, 64, stride=2**30 + 7, slot=slot)
+
+
+def filter_writer():
+    # The slot that the filter reads is where the owner's writer put the token.
+    rng = np.random.default_rng(4)
+    for ranks, interleave, block in ((2, 1, 4), (3, 4, 8), (8, 2, 16), (4, 64, 64)):
+        lens = rng.integers(1, 5 * block * ranks, 3)
+        blocks = 6
+        tables = [rng.permutation(3 * blocks).reshape(3, blocks) for _ in range(1)]
+        cache = [dict() for _ in range(ranks)]
+        for request, n in enumerate(lens):
+            held = [0] * ranks
+            for t in range(n):
+                rank = owner(t, ranks, interleave)
+                page, inside = divmod(held[rank], block)
+                cache[rank][int(tables[0][request, page]) * block + inside] = (request, t)
+                held[rank] += 1
+        req = rng.integers(0, 3, 7)
+        indices = np.array([rng.permutation(int(lens.max()))[:12] % lens[r] for r in req])
+        slots = filter_indices(ranks, interleave, indices, tables[0], req, block, in_place=True)
+        for i in range(7):
+            for j, t in enumerate(indices[i]):
+                rank = owner(int(t), ranks, interleave)
+                expect(cache[rank][int(slots[rank, i, j])] == (req[i], t), "another token's slot")
+
+
+def filter_groups():
+    rng = np.random.default_rng(5)
+    filter_indices(4, 2, rng.integers(-1, 300, (6, 9)), rng.permutation(40).reshape(2, 20),
+                   [0, 1] * 3, 4, tp=8)
+
+
+# Queries.
+
+
+def gather():
+    rng = np.random.default_rng(6)
+    for tp, dcp, rows, heads, parts, element in ((2, 2, 5, 3, (8, 5), "bf16"), (3, 3, 1, 2, (7,), "f16"),
+                                                 (4, 2, 17, 1, (16, 4), "f32"), (8, 8, 128, 2, (33, 1), "bf16"),
+                                                 (8, 4, 6, 4, (8,), "bf16"), (8, 8, 0, 1, (4, 4), "bf16"),
+                                                 (1, 1, 3, 2, (5, 3), "f32")):
+        q = [round_to(element, rng.standard_normal((tp * rows, heads, d))) for d in parts]
+        types = [tensor(element, "?", heads, d) for d in parts]
+        all_heads = tensor(element, "?", heads * dcp, sum(parts))
+        names = [f"%q{i}" for i in range(len(parts))]
+        (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types))})
+    -> ({all_heads} {BY_RANK}) {{
+  %q = shardq.gather_query({", ".join(names)}) over @ranks "dcp" : ({", ".join(types)}) -> {all_heads}
+  return %q : {all_heads}
+}}
+""", {f"q{i}": part for i, part in enumerate(q)}, f"--max-tokens={max(rows, 1)}")
+        joined = np.concatenate(q, axis=2).reshape(tp // dcp, dcp, rows, heads, sum(parts))
+        for rank in range(tp):
+            expected = np.concatenate(list(joined[rank // dcp]), axis=1)
+            expect_equal(found[rank * rows:(rank + 1) * rows], expected, f"queries of rank {rank}")
+
+
+# Merge.
+
+
+def combine(partial, lse, ranks, element="f32", lse_element="f32", base="e", merged=True, tp=None,
+            options=()):
+    """`partial` is [tp, T, H, d] and `lse` [tp, T, H], in float64; what the ranks return."""
+    tp = tp or ranks
+    _, rows, heads, dim = partial.shape
+    own = heads // ranks
+    partial, lse = round_to(element, partial), round_to(lse_element, lse)
+    types = [tensor(element, "?", heads, dim), tensor(lse_element, "?", heads)]
+    results = [tensor(element, "?", own, dim)] + [tensor(lse_element, "?", own)] * merged
+    values = "%out, %merged" if merged else "%out"
+    attr = f"{{lse = #shardq.lse<base = {base}>}}" if base != "e" else ""
+    found = run(f"""
+{mesh(tp, ranks)}
+func.func @combine(%p: {types[0]} {BY_RANK}, %l: {types[1]} {BY_RANK})
+    -> ({", ".join(f"{r} {BY_RANK}" for r in results)}) {{
+  {values} = shardq.combine_lse %p lse(%l) over @ranks "dcp" {attr}
+      : ({", ".join(types)}) -> ({", ".join(results)})
+  return {values} : {", ".join(results)}
+}}
+""", dict(p=partial.reshape(-1, heads, dim), l=lse.reshape(-1, heads)),
+                f"--max-tokens={max(rows, 1)}", *options)
+    out = found[0].reshape(tp, rows, own, dim)
+    exact, exact_lse, bound = merge_oracle(widen(partial), widen(lse), ranks, base)
+    got = widen(out)
+    expect(np.isfinite(got).all(), "a result is not finite")
+    off = np.abs(got - exact) - bound
+    allowed = np.where((exact == 0) & (bound == 0), 0, 2 * ulp(element, exact))
+    worst = np.unravel_index(np.argmax(off - allowed), off.shape) if off.size else None
+    expect(worst is None or off[worst] <= allowed[worst],
+           f"{element}, base {base}: at {worst} {got[worst] if worst else 0}, "
+           f"expected {exact[worst] if worst else 0}")
+    if merged:
+        got = widen(found[1].reshape(tp, rows, own))
+        empty = np.isneginf(exact_lse)
+        expect((np.isneginf(got) == empty).all(), "an empty row's LSE")
+        slack = 1e-5 if lse_element == "f32" else 2.0 ** -(DIGITS[lse_element] - 1)
+        off = np.abs(got[~empty] - exact_lse[~empty])
+        expect((off <= slack * np.maximum(1, np.abs(exact_lse[~empty]))).all(), "merged LSE")
+    return out
+
+
+def merge_oracle(partial, lse, ranks, base):
+    """[tp, T, H/N, d], its LSE and the bound of what f32 may cost."""
+    tp, rows, heads, dim = partial.shape
+    own = heads // ranks
+    log = np.log(2.0) if base == "two" else 1.0
+    out = np.zeros((tp, rows, own, dim))
+    merged = np.full((tp, rows, own), -np.inf)
+    bound = np.zeros(out.shape)
+    for rank in range(tp):
+        group = range(rank // ranks * ranks, rank // ranks * ranks + ranks)
+        first = rank % ranks * own
+        l = lse[group, :, first:first + own]
+        l = np.where(np.isnan(l) | np.isposinf(l), -np.inf, l)
+        top = l.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            w = np.where(np.isneginf(l), 0, np.exp((l - top) * log))
+        total = w.sum(axis=0)
+        some = total > 0
+        safe = np.where(some, total, 1)
+        p = partial[group, :, first:first + own]
+        p = np.where(w[..., None] > 0, p, 0)
+        out[rank] = (w[..., None] * p).sum(axis=0) / safe[..., None]
+        bound[rank] = 8 * 2.0**-24 * (w[..., None] * np.abs(p)).sum(axis=0) / safe[..., None]
+        merged[rank] = np.where(some, top + np.log(safe) / log, -np.inf)
+    return out, merged, bound
+
+
+def combine_golden():
+    nan, inf = np.nan, np.inf
+    # Payload and LSE of two ranks; one row of each case, a head for each rank.
+    cases = [((1, 5), (0, 0), 3), ((3, 7), (-inf, 0), 7), ((2, 9), (-inf, -inf), 0),
+             ((4, 9), (inf, 0), 9), ((4, 8), (0, np.log(3)), 7), ((nan, 7), (-inf, 0), 7),
+             ((nan, 6), (nan, 0), 6), ((inf, nan), (-inf, nan), 0)]
+    partial = np.array([[[[c[0][r]]] * 2 for c in cases] for r in range(2)], float)
+    lse = np.array([[[c[1][r]] * 2 for c in cases] for r in range(2)], float)
+    for element in ("f32", "bf16", "f16"):
+        out = combine(partial, lse, 2, element)
+        for rank in range(2):
+            found = widen(out[rank, :, 0, 0])
+            expect(np.allclose(found, [c[2] for c in cases], rtol=2**-8, atol=0), f"golden {found}")
+            for row in (2, 7):
+                expect(not out[rank, row].view(np.uint8).any(), "an empty row is not 0")
+    two = lse.copy()
+    two[1, 4] = np.log2(3)
+    combine(partial, two, 2, base="two")
+
+
+def random_partials(rng, tp, rows, heads, dim):
+    partial = rng.standard_normal((tp, rows, heads, dim))
+    lse = rng.standard_normal((tp, rows, heads)) * 3 + 2
+    lse[rng.random(lse.shape) < 0.2] = -np.inf
+    lse[rng.random(lse.shape) < 0.05] = np.nan
+    lse[rng.random(lse.shape) < 0.05] = np.inf
+    if rows > 2:
+        lse[:, 1] = -np.inf
+    gone = ~np.isfinite(lse)
+    partial[gone] = np.nan
+    return partial, lse
+
+
+def combine_ranks():
+    rng = np.random.default_rng(7)
+    for tp, dcp, rows, own, dim in ((1, 1, 3, 2, 5), (2, 2, 17, 1, 8), (3, 3, 4, 5, 7), (4, 2, 6, 2, 16),
+                                    (8, 4, 5, 2, 9), (8, 8, 128, 1, 32), (2, 2, 0, 3, 4), (8, 8, 1, 2, 512)):
+        for element in ("bf16", "f16", "f32"):
+            for base in ("e", "two"):
+                partial, lse = random_partials(rng, tp, rows, own * dcp, dim)
+                combine(partial, lse, dcp, element, base=base, merged=base == "e", tp=tp)
+
+
+def combine_lse_types():
+    rng = np.random.default_rng(8)
+    for lse_element in ("f16", "bf16", "f32"):
+        partial, lse = random_partials(rng, 3, 9, 6, 12)
+        combine(partial, lse, 3, "bf16", lse_element)
+
+
+def combine_large():
+    # The maximum goes before the base is converted: at 3e4 the other order loses all bits.
+    rng = np.random.default_rng(9)
+    for base in ("e", "two"):
+        partial, lse = random_partials(rng, 4, 20, 8, 6)
+        combine(partial, lse + 30000, 4, base=base)
+        combine(partial, lse * 40, 4, base=base)
+
+
+def combine_cancels():
+    # Sources that cancel: units of the result alone are no bound.
+    rng = np.random.default_rng(10)
+    partial = rng.standard_normal((2, 40, 2, 8))
+    partial[1] = -partial[0] * (1 + 2.0**-20)
+    combine(partial, np.zeros((2, 40, 2)), 2, "f32")
+
+
+def sequence():
+    """Gather, combine, gather, combine: single buffers, many runs, a slow rank or none."""
+    rng = np.random.default_rng(11)
+    for tp, dcp in ((2, 2), (3, 3), (8, 4)):
+        rows, own, dim = 7, 2, 8
+        q = round_to("f32", rng.standard_normal((tp * rows, own, dim)))
+        lse = round_to("f32", rng.standard_normal((tp * rows, own * dcp)))
+        part, whole, l = tensor("f32", "?", own, dim), tensor("f32", "?", own * dcp, dim), tensor("f32", "?", own * dcp)
+        body, value = "", "%q"
+        for layer in range(4):
+            body += f"""
+  %g{layer} = shardq.gather_query({value}) over @ranks "dcp" : ({part}) -> {whole}
+  %c{layer} = shardq.combine_lse %g{layer} lse(%l) over @ranks "dcp" : ({whole}, {l}) -> {part}"""
+            value = f"%c{layer}"
+        # Every member gathers the same rows, so a weighted mean of them is themselves.
+        (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @layers(%q: {part} {BY_RANK}, %l: {l} {BY_RANK}) -> ({part} {BY_RANK}) {{{body}
+  return {value} : {part}
+}}
+""", dict(q=q, l=lse), "--repeat=50", "--slots=2", f"--max-tokens={rows}")
+        expect(np.allclose(found, q, rtol=1e-5, atol=1e-6), "rows changed")
+
+
+if __name__ == "__main__":
+    main(globals())
