@@ -1072,6 +1072,25 @@ LogicalResult FunctionLowering::run() {
   return verifyHostOnly();
 }
 
+/// Of ops with kernels, the forms that have none.
+static LogicalResult verifyKnownForms(ModuleOp module) {
+  auto check = [](Operation *op) {
+    auto verifyByOffsets = [&](auto flag) -> LogicalResult {
+      if (flag.isByOffsets())
+        return success();
+      return op->emitOpError("of ") << stringifyDirection(flag.getDirection())
+                                    << " has no form on the GPU";
+    };
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
+        .Case<PushOp, SignalOp, WaitOp>(verifyByOffsets)
+        .Default(success());
+  };
+  WalkResult result =
+      module.walk([&](Operation *op) { return WalkResult(check(op)); });
+  return failure(result.wasInterrupted());
+}
+
 void ConvertShardQToGPUPass::runOnOperation() {
   ModuleOp module = getOperation();
   if (failed(verifyInFunctionsOf(module)) ||
@@ -1087,6 +1106,8 @@ void ConvertShardQToGPUPass::runOnOperation() {
       return signalPassFailure();
     }
   }
+  if (failed(verifyKnownForms(module)))
+    return signalPassFailure();
   declareDeviceLibrary(module);
   KernelNames names(module);
   for (auto function :

@@ -1,0 +1,84 @@
+// RUN: shardq-opt %s --split-input-file --convert-shardq-to-gpu --verify-diagnostics
+
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %slots: memref<?x4xi32>, %out: memref<?x2x8xf32>) {
+  // expected-error @+1 {{'shardq.sparse_mla' op attends keys of 4 ranks: run --shardq-dcp first}}
+  shardq.sparse_mla q(%q) kv(%kv) slots(%slots) outs(%out)
+      {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["tp"]>}
+      : (memref<?x2x8xf32>, memref<?x8xf32>, memref<?x4xi32>, memref<?x2x8xf32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%n: memref<?xi32>) {
+  // expected-error @+1 {{'shardq.local_lengths' op has no form on the GPU}}
+  shardq.local_lengths %n over @ranks "tp" outs(%n) {interleave = 4 : i64} : (memref<?xi32>, memref<?xi32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%i: memref<?x4xi32>) {
+  // expected-error @+1 {{'shardq.filter_indices' op has no form on the GPU}}
+  shardq.filter_indices %i over @ranks "tp" outs(%i) {interleave = 4 : i64} : (memref<?x4xi32>, memref<?x4xi32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%i: memref<?x2x24xbf16>, %o: memref<?x2x16xbf16>) {
+  // expected-error @+1 {{'shardq.merge_lse' op has no form on the GPU}}
+  shardq.merge_lse %i into(%o) over @ranks "tp" : memref<?x2x24xbf16>, memref<?x2x16xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%s: memref<?x2x8xbf16>, %x: memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op of gather_heads has no form on the GPU}}
+  shardq.push gather_heads(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xbf16>), memref<?x8x8xbf16, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%n: index) {
+  // expected-error @+1 {{'shardq.signal' op of gather_heads has no form on the GPU}}
+  shardq.signal gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%n: index) {
+  // expected-error @+1 {{'shardq.wait' op of scatter_heads has no form on the GPU}}
+  shardq.wait scatter_heads rows(%n) over @ranks "tp" channel 0 exchange 0
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%s: memref<?x2x8xbf16>, %x: memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.gather_query' op has no form on the GPU}}
+  shardq.gather_query(%s) over @ranks "tp" outs(%x) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %o: memref<?x2x16xbf16>) {
+  // expected-error @+1 {{'shardq.combine_lse' op has no form on the GPU}}
+  shardq.combine_lse %p lse(%l) over @ranks "tp" outs(%o) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>) -> ()
+  return
+}
