@@ -195,6 +195,11 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     why << "it is on buffers";
     return std::nullopt;
   }
+  if (getNumKvRanks(op, sharding) > 1) {
+    why << "its KV is sharded, which is for --shardq-dcp, and token shards "
+           "need all of it";
+    return std::nullopt;
+  }
   if (sharding.getAxes().size() != 1 || sharding.getAxes()[0] != axis) {
     why << "its heads are not sharded over axis \"" << axis << "\" alone";
     return std::nullopt;

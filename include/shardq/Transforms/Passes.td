@@ -46,6 +46,31 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
 }
 
+def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
+  let summary = "Makes attention over a KV cache that is sharded over ranks local";
+  let description = [{
+    Each `sparse_mla` whose sharding has `kv` over an axis of several ranks becomes, within that
+    axis' group:
+
+    ```mlir
+    %own, %count = shardq.filter_indices %topk table(%table) rows(%req) over @ranks "dcp" ...
+    %all = shardq.gather_query(%q_nope, %q_rope) over @ranks "dcp"
+    %partial, %lse = shardq.sparse_mla q(%all) kv(%kv) slots(%own) topk_length(%count) ...
+    %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp"
+    ```
+
+    The form for decode steps, and right for others: which keys a row attends was decided
+    when they were chosen, so no causal crop follows. The slots must come from a
+    `convert_indices`, which the filter takes the place of, once for all attentions that share it;
+    `kv` and its table are this rank's own. An attention that cannot be rewritten is an error,
+    since it cannot run otherwise. An axis of one rank changes nothing, nor does a second run.
+  }];
+  let options = [
+    Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def ShardQVerifyExchanges : Pass<"shardq-verify-exchanges", "::mlir::ModuleOp"> {
   let summary = "Rejects exchanges that some ranks might not run";
   let description = [{
@@ -61,10 +86,11 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
   let summary = "Plans the symmetric workspace; exchanges become push, signal and wait";
   let description = [{
     Runs on buffers. Each `exchange` becomes `workspace`, `push`, `signal` and `wait`, then fills in
-    `after` rows and graph padding. Exchanges of one direction, inbox shape and axis share a
+    `after` rows and graph padding; a `gather_query` the same, a `combine_lse` with a `merge_lse` that reads
+    the inbox. Exchanges of one direction, inbox shape and axis share a
     channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
-    `ceil(max_tokens/W) + 2*max_requests` rows, out inbox `max_tokens` rows, as in a step of
-    the largest size), `slots` micro-batch slots, a hash. `split_gate` ops get the same
+    `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
+    outputs as many from each rank, as in a step of the largest size), `slots` micro-batch slots, a hash. `split_gate` ops get the same
     capacities, so larger steps take the head-sharded branch.
 
     A channel has one generation where on every path another exchange of the same group
