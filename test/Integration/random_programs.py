@@ -2,8 +2,8 @@
 """Random programs and ragged steps, verified by shardq-run.
 
 Each seed makes a module (ranks, heads, dimensions, types, layers, where the
-indices come from, LSE, sink) and a step (requests, contexts, decodes, padding)
-and runs `shardq-run --verify`: the program as given, the rewritten one and the
+indices come from, LSE, sink; with --kv a cache that is sharded over ranks) and a
+step (requests, contexts, decodes, padding) and runs `shardq-run --verify`: the program as given, the rewritten one and the
 float64 reference must agree. A failing seed's files are kept and its command
 printed.
 """
@@ -42,6 +42,17 @@ class Program:
         self.counts = self.source != "slots" and rng.random() < 0.3
         self.slot_type = rng.choice(["i32", "i32", "i64"])
         self.rows = rng.random() < 0.5 or self.source in ("topk", "slots")
+        self.dcp, self.interleave = 1, 0
+
+    def shard_kv(self, rng):
+        """Shards the cache over some of the ranks, where --shardq-dcp can."""
+        if self.source == "slots":
+            self.source = "indexer"
+        self.sink = False
+        # A count of positions that may stand anywhere says nothing of columns.
+        self.counts &= self.source != "topk"
+        self.dcp = rng.choice([n for n in range(1, self.ranks + 1) if self.ranks % n == 0])
+        self.interleave = rng.choice([n for n in range(1, self.block + 1) if self.block % n == 0])
 
     def text(self):
         split = '{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
@@ -110,8 +121,9 @@ class Program:
                 operands += f" sink({sink[0]})"
                 operand_types.append(sink[1])
             results, result_types = [f"%out{layer}"], [tensor(self.element, "?", self.heads, self.value)]
+            kv_sharding = f', kv = interleave<{self.interleave}> ["dcp"]' if self.interleave else ""
             attrs = ["scale = 0.25 : f32",
-                     'sharding = #shardq.sharding<@ranks, heads = ["tp"]>']
+                     f'sharding = #shardq.sharding<@ranks, heads = ["tp"]{kv_sharding}>']
             if self.lse:
                 results.append(f"%lse{layer}")
                 result_types.append(tensor("f32", "?", self.heads))
@@ -121,7 +133,7 @@ class Program:
                 f"({', '.join(operand_types)}) -> ({', '.join(result_types)})")
             returns += results
             types += result_types
-        lines = [f'shardq.mesh @ranks ["tp" = {self.ranks}]',
+        lines = [f'shardq.mesh @ranks ["tp" = {self.ranks}, "dcp" = {self.dcp} in "tp"]',
                  f"func.func @main({', '.join(args)}) -> "
                  f"({', '.join(f'{t} {split}' for t in types)}) {{"]
         lines += ["  " + line for line in body]
@@ -148,9 +160,11 @@ class Program:
         return step
 
 
-def run(seed, runner, directory):
+def run(seed, runner, directory, kv):
     rng = random.Random(seed)
     program = Program(rng)
+    if kv:
+        program.shard_kv(random.Random(~seed))
     step = program.step(rng)
     module = os.path.join(directory, f"seed{seed}.mlir")
     step_file = os.path.join(directory, f"seed{seed}.json")
@@ -178,13 +192,14 @@ def main():
     parser.add_argument("--runner", default="shardq-run")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--kv", action="store_true", help="shard KV caches over ranks")
     parser.add_argument("--directory", help="where failing programs are kept")
     options = parser.parse_args()
     directory = options.directory or tempfile.mkdtemp(prefix="shardq-random-")
     os.makedirs(directory, exist_ok=True)
     gates, failures = {}, 0
     for seed in range(options.first, options.first + options.count):
-        agrees, gate = run(seed, options.runner, directory)
+        agrees, gate = run(seed, options.runner, directory, options.kv)
         failures += not agrees
         gates[gate] = gates.get(gate, 0) + 1
     print(f"seeds {options.first} to {options.first + options.count - 1}: "

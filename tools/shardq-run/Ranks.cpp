@@ -77,10 +77,16 @@ static constexpr size_t kMessageBytes = 1024;
 /// This rank's blocks of the arguments.
 static llvm::Expected<std::vector<Array>> takeBlocks(const Signature &signature,
                                                      ArrayRef<Array> arguments,
+                                                     const KvShards *shards,
                                                      int64_t rank) {
   std::vector<Array> locals;
-  for (auto [argument, array] :
-       llvm::zip_equal(signature.arguments, arguments)) {
+  for (auto [i, argument, array] :
+       llvm::enumerate(signature.arguments, arguments)) {
+    if (const Array *own =
+            shards ? shards->find(signature, i, rank) : nullptr) {
+      locals.push_back(*own);
+      continue;
+    }
     llvm::Expected<Array> local = takeBlock(
         array, argument.split, argument.splitAxis,
         argument.split ? signature.getBlock(argument.splitAxis, rank) : 0);
@@ -97,8 +103,10 @@ static std::string runRank(const Program &program, const Signature &signature,
                            int64_t numRanks, StringRef directory,
                            const RunOptions &options, RankOutcome &outcome) {
   std::vector<std::vector<Array>> locals;
-  for (const std::vector<Array> &arguments : turns) {
-    auto blocks = takeBlocks(signature, arguments, rank);
+  for (auto [turn, arguments] : llvm::enumerate(turns)) {
+    const KvShards *shards =
+        turn < options.shards.size() ? &options.shards[turn] : nullptr;
+    auto blocks = takeBlocks(signature, arguments, shards, rank);
     if (!blocks)
       return llvm::toString(blocks.takeError());
     locals.push_back(std::move(*blocks));

@@ -4,6 +4,7 @@
 #define SHARDQ_RUN_RANKS_H
 
 #include "GpuRank.h"
+#include "KvShards.h"
 #include "Progress.h"
 #include "Signature.h"
 
@@ -52,6 +53,9 @@ struct RunOptions {
   bool graph = false;
   /// On a GPU: times the program, with so many replays a trial; 0 for not.
   int64_t benchReplays = 0;
+  /// What ranks have in place of their blocks of global arrays, by turn; empty
+  /// where no turn has any.
+  llvm::ArrayRef<KvShards> shards;
   /// Rows of the step, which results with an open number of rows have.
   int64_t numRows = 0;
 };

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 using namespace mlir;
@@ -21,7 +22,8 @@ using namespace mlir::shardq::run;
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Relative error of a score that accumulates in f32.
 static const double kScoreError = std::ldexp(1.0, -18);
-/// Relative error of an attention output that accumulates in f32.
+/// Relative error of an attention output, or of a merge of some, that
+/// accumulates in f32.
 static const double kOutputError = std::ldexp(8.0, -24);
 static constexpr size_t kMaxViolations = 5;
 static constexpr int kMaxCallDepth = 100;
@@ -494,6 +496,32 @@ llvm::Error Evaluator::evaluate(ConvertIndicesOp op, Values &values) {
 // Attention
 //===----------------------------------------------------------------------===//
 
+namespace {
+
+/// Which rank keeps each key of an attention over a sharded cache.
+struct KeyOwners {
+  int64_t ranks = 1, interleave = 1;
+  Array positions;
+  int64_t get(int64_t entry) const {
+    if (ranks == 1)
+      return 0;
+    return positions.getInt(entry) / interleave % ranks;
+  }
+};
+
+} // namespace
+
+/// Adds what merging partial outputs may cost: each was rounded to the output
+/// type, `sums` is its part of the output and `weight` its part of the softmax.
+static void addPartialBound(Element element, ArrayRef<double> sums,
+                            double weight, double *bound) {
+  if (weight == 0)
+    return;
+  for (auto [d, sum] : llvm::enumerate(sums))
+    bound[d] += kOutputError * std::abs(sum) +
+                weight * getUlp(element, sum / weight) / 2;
+}
+
 llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
   SmallVector<Array, 2> partArrays;
   SmallVector<const Array *, 2> parts;
@@ -535,6 +563,17 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
   lse.exact.assign(rows * heads, -kInfinity);
   double logOfBase = op.getLseBase() == LseBase::Two ? std::log(2.0) : 1.0;
 
+  KeyOwners owners;
+  owners.ranks = getNumKvRanks(op, op.getShardingAttr());
+  if (owners.ranks > 1) {
+    auto convert = op.getSlots().getDefiningOp<ConvertIndicesOp>();
+    if (!convert)
+      return unsupported(op, "has sharded KV, and slots that no "
+                             "shardq.convert_indices beside it made");
+    owners.positions = values[convert.getIndices()].array;
+    owners.interleave = op.getShardingAttr().getInterleave();
+  }
+
   DoubleRows wideKv = widen(&kv, 0, kv.getNumRows());
   int64_t dim = wideKv.stride;
   forEachRow(rows, [&](int64_t t) {
@@ -543,11 +582,17 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
       columns = std::clamp<int64_t>(lengths.getInt(t), 0, k);
     if (req.data && req.getInt(t) < 0)
       columns = 0;
+    // Grouped by owner; without a sharding there is one.
     std::vector<const double *> keys;
-    for (int64_t i = 0; i < columns; ++i) {
-      int64_t slot = slots.getInt(t * k + i);
-      if (slot >= 0 && slot < kv.getNumRows())
-        keys.push_back(wideKv.row(slot));
+    std::vector<int64_t> ends;
+    for (int64_t owner = 0; owner < owners.ranks; ++owner) {
+      for (int64_t i = 0; i < columns; ++i) {
+        int64_t slot = slots.getInt(t * k + i);
+        if (slot >= 0 && slot < kv.getNumRows() &&
+            owners.get(t * k + i) == owner)
+          keys.push_back(wideKv.row(slot));
+      }
+      ends.push_back(keys.size());
     }
     int64_t count = keys.size();
     if (count == 0)
@@ -573,15 +618,26 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
         logits[i] /= sum;
     }
 
-    std::vector<double> sums(heads * paddedValue), sizes(heads * paddedValue);
-    addWeighted(p.data(), count, heads, keys.data(), count, paddedValue,
-                sums.data(), sizes.data());
-    for (int64_t h = 0; h < heads; ++h)
-      for (int64_t d = 0; d < valueDim; ++d) {
-        int64_t i = (t * heads + h) * valueDim + d;
-        out.exact[i] = sums[h * paddedValue + d];
-        out.bound[i] = kOutputError * sizes[h * paddedValue + d];
+    for (int64_t owner = 0; owner < owners.ranks; ++owner) {
+      int64_t begin = owner ? ends[owner - 1] : 0, end = ends[owner];
+      std::vector<double> sums(heads * paddedValue), sizes(heads * paddedValue);
+      addWeighted(p.data() + begin, count, heads, keys.data() + begin,
+                  end - begin, paddedValue, sums.data(), sizes.data());
+      for (int64_t h = 0; h < heads; ++h) {
+        int64_t first = (t * heads + h) * valueDim;
+        for (int64_t d = 0; d < valueDim; ++d) {
+          out.exact[first + d] += sums[h * paddedValue + d];
+          out.bound[first + d] += kOutputError * sizes[h * paddedValue + d];
+        }
+        if (owners.ranks == 1)
+          continue;
+        const double *weights = p.data() + h * count;
+        addPartialBound(out.array.element,
+                        ArrayRef(sums).slice(h * paddedValue, valueDim),
+                        std::accumulate(weights + begin, weights + end, 0.0),
+                        &out.bound[first]);
       }
+    }
   });
   for (int64_t i = 0, e = out.exact.size(); i < e; ++i)
     out.array.setFloat(i, out.exact[i]);

@@ -229,6 +229,8 @@ public:
           setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());
           setCache(op.getKeys(), op.getTable(), op.getBlockSize(),
                    op.getBlockStride());
+          setSharding(op.getKeys(), op, {});
+          setSharding(op.getTable(), op, {});
           setRows(op.getReq(), op.getVisible());
           signature.topk = std::max(signature.topk, op.getK());
         })
@@ -322,6 +324,24 @@ private:
       argument->table = source - signature.arguments.data();
   }
 
+  void setSharding(Value value, Operation *op, ShardingAttr sharding) {
+    Argument *argument = find(value);
+    if (!argument)
+      return;
+    if (getNumKvRanks(op, sharding) == 1) {
+      argument->isWhole = true;
+      return;
+    }
+    MeshAxis over =
+        lookupMeshAxis(op, sharding.getMesh(), sharding.getKv().front());
+    // Two shardings of one argument are one too many.
+    argument->isWhole |=
+        argument->kvAxis && (argument->kvAxis != over.axis ||
+                             argument->interleave != sharding.getInterleave());
+    argument->kvAxis = over.axis;
+    argument->interleave = sharding.getInterleave();
+  }
+
   void visitAttention(SparseMlaOp op) {
     for (Value part : op.getQ()) {
       set(part, Role::Query);
@@ -338,10 +358,12 @@ private:
         std::max(signature.topk,
                  cast<ShapedType>(op.getSlots().getType()).getDimSize(1));
     Argument *kv = find(op.getKv());
+    setSharding(op.getKv(), op, op.getShardingAttr());
     if (auto convert = dyn_cast_or_null<ConvertIndicesOp>(
             findProducer(op.getSlots(), signature.entry))) {
       setCache(op.getKv(), convert.getTable(), convert.getBlockSize(),
                convert.getBlockStride());
+      setSharding(convert.getTable(), op, op.getShardingAttr());
       if (kv)
         kv->hasWorkspace |= convert.getPrefillReq() != nullptr;
     } else if (Argument *slots = find(op.getSlots()); slots && kv) {

@@ -68,6 +68,11 @@ struct Argument {
   int cache = -1;
   /// The cache holds prefill workspace behind its pages.
   bool hasWorkspace = false;
+  /// A table or cache of which each rank of the axis has its own tokens.
+  AxisAttr kvAxis;
+  int64_t interleave = 0;
+  /// A table or cache that an op reads as a whole.
+  bool isWhole = false;
   /// Query: the softmax scale.
   double scale = 1;
 

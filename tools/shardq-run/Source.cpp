@@ -41,7 +41,16 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens) {
     axis = sharding.getAxes().front().getValue().str();
     return WalkResult::interrupt();
   });
-  return ("builtin.module(shard-q-tokens{axis=" + axis +
+  // KV first: an attention that reads keys of other ranks cannot run.
+  bool hasShardedKv = root->walk([&](SparseMlaOp op) {
+                            return getNumKvRanks(op, op.getShardingAttr()) > 1
+                                       ? WalkResult::interrupt()
+                                       : WalkResult::advance();
+                          })
+                          .wasInterrupted();
+  return (llvm::Twine("builtin.module(") +
+          (hasShardedKv ? "shardq-dcp{remarks=false}," : "") +
+          "shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
       .str();
 }

@@ -50,8 +50,14 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
   // compared all the same.
   if (gates > 1)
     decision.gatedTaps.clear();
-  if (!split)
+  if (!split) {
+    bool merges =
+        rewritten.walk([](CombineLseOp) { return WalkResult::interrupt(); })
+            .wasInterrupted();
+    if (merges)
+      decision.text = "none: each rank attends its own keys";
     return decision;
+  }
   MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
   if (!mesh)
     return decision;

@@ -3,6 +3,7 @@
 #include "Verify.h"
 #include "SplitDecision.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
@@ -24,6 +25,30 @@ static constexpr double kAllowedRounded = 2.5e-3;
 // Taps
 //===----------------------------------------------------------------------===//
 
+/// Its slots are those of whichever rank keeps a token, which the rewritten
+/// program has no equal of.
+static bool addressesShardedKv(Operation *op) {
+  return llvm::any_of(op->getUsers(), [](Operation *user) {
+    if (isa<tensor::CastOp>(user))
+      return addressesShardedKv(user);
+    auto attention = dyn_cast<SparseMlaOp>(user);
+    return attention && getNumKvRanks(user, attention.getShardingAttr()) > 1;
+  });
+}
+
+/// The program with whole KV caches, which needs no rewrite to run.
+static OwningOpRef<ModuleOp> cloneWithWholeKv(ModuleOp module) {
+  OwningOpRef<ModuleOp> clone = module.clone();
+  clone->walk([](SparseMlaOp op) {
+    ShardingAttr sharding = op.getShardingAttr();
+    if (sharding && sharding.isOverKv())
+      op.setShardingAttr(ShardingAttr::get(
+          op.getContext(), sharding.getMesh(), sharding.getHeads(),
+          sharding.getOrder(), sharding.getTokens()));
+  });
+  return clone;
+}
+
 void run::insertTaps(func::FuncOp entry) {
   int64_t topks = 0, conversions = 0;
   for (func::FuncOp function : getReachable(entry))
@@ -31,7 +56,7 @@ void run::insertTaps(func::FuncOp entry) {
       std::string name;
       if (isa<IndexerOp, TopKOp>(op))
         name = "topk." + std::to_string(topks++);
-      else if (isa<ConvertIndicesOp>(op))
+      else if (isa<ConvertIndicesOp>(op) && !addressesShardedKv(op))
         name = "slots." + std::to_string(conversions++);
       if (name.empty() || op->getNumResults() == 0)
         return;
@@ -353,8 +378,9 @@ static llvm::Error checkLevel(const Signature &signature) {
   for (func::FuncOp function : getReachable(signature.entry)) {
     Operation *found = nullptr;
     function.walk([&](Operation *op) {
-      if (isa<ZigzagSplitOp, SplitGateOp, LocalRowsOp, ExchangeOp, PushOp,
-              SignalOp, WaitOp, WorkspaceOp, PeerViewOp, RankOp>(op) &&
+      if (isa<ZigzagSplitOp, SplitGateOp, LocalRowsOp, CollectiveOpInterface,
+              LocalLengthsOp, FilterIndicesOp, PushOp, SignalOp, WaitOp,
+              MergeLseOp, WorkspaceOp, PeerViewOp, RankOp>(op) &&
           !found)
         found = op;
     });
@@ -415,7 +441,10 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
 
   VerifyOptions tapped = options;
   tapped.run.recordTaps = true;
-  auto first = runProgram(*original, signature, inputs, tapped,
+  VerifyOptions whole = tapped;
+  whole.run.shards = {};
+  OwningOpRef<ModuleOp> runnable = cloneWithWholeKv(*original);
+  auto first = runProgram(*runnable, signature, inputs, whole,
                           "program as given", progress, report);
   if (!first)
     return first.takeError();

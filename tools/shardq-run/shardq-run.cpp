@@ -30,6 +30,10 @@ entry runs on --ranks processes, which meet through shared memory. Arrays are
 GLOBAL: an argument with shardq.split is cut into the ranks' blocks, any other
 is given to every rank; results are put together the same way.
 
+A KV cache that is sharded over ranks (kv = interleave<...> of sparse_mla) and its
+block table are GLOBAL too: each rank is given the tokens that it owns, in blocks and
+with a table of its own.
+
 Arguments that no --input gives are made up: the sizes follow from --step, the
 contents from what the ops use an argument for. Cache rows that no request owns
 are NaN, so reading one shows.
@@ -365,9 +369,17 @@ static int runTool(const Flags &flags) {
     turns.push_back(std::move(*next));
   }
   const Step &step = turns.front().step;
+  std::vector<KvShards> shards;
+  for (const Inputs &turn : turns) {
+    auto cut = shardCaches(*signature, turn, flags.seed);
+    if (!cut)
+      return reportBadInput(cut.takeError());
+    shards.push_back(std::move(*cut));
+  }
 
   VerifyOptions options;
   options.numRanks = ranks;
+  options.run.shards = shards;
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
     options.pipeline = getDefaultPipeline(signature->entry, flags.minTokens);

@@ -1,0 +1,182 @@
+//===- KvShards.cpp - Each rank's part of a sharded KV cache --------------===//
+
+#include "KvShards.h"
+#include "Pages.h"
+#include "llvm/Support/MathExtras.h"
+#include <cstring>
+
+using namespace mlir;
+using namespace mlir::shardq;
+using namespace mlir::shardq::run;
+
+/// Blocks of each rank's cache that belong to no request.
+static constexpr int64_t kSpareBlocks = 3;
+
+const Array *KvShards::find(const Signature &signature, unsigned argument,
+                            int64_t rank) const {
+  auto found = arrays.find(argument);
+  if (found == arrays.end())
+    return nullptr;
+  AxisAttr axis = signature.arguments[argument].kvAxis;
+  return &found->second[signature.getBlock(axis, rank)];
+}
+
+namespace {
+
+/// One sharded table and the caches that it addresses.
+class TableSharder {
+public:
+  TableSharder(const Signature &signature, const Inputs &inputs, unsigned table,
+               uint64_t seed)
+      : signature(signature), inputs(inputs), number(table),
+        table(signature.arguments[table]), ranks(this->table.kvAxis.getSize()),
+        seed(seed) {}
+
+  llvm::Error shard(KvShards &shards);
+
+private:
+  llvm::Error dealPages();
+  llvm::Expected<Array> makeTable(int64_t rank);
+  llvm::Expected<Array> makeCache(unsigned cache, int64_t rank);
+
+  const Signature &signature;
+  const Inputs &inputs;
+  unsigned number;
+  const Argument &table;
+  int64_t ranks;
+  uint64_t seed;
+  std::vector<Pages> pages; // by coordinate
+};
+
+} // namespace
+
+/// Counts tokens one by one, unlike the lowerings, which compute.
+static std::vector<int64_t> countOwned(const Step &step, int64_t ranks,
+                                       int64_t interleave, int64_t rank) {
+  std::vector<int64_t> counts;
+  for (int64_t r = 0; r < step.getNumRequests(); ++r) {
+    counts.push_back(0);
+    for (int64_t token = 0, end = step.getSeqLen(r); token < end; ++token)
+      counts.back() += token / interleave % ranks == rank;
+  }
+  return counts;
+}
+
+llvm::Error TableSharder::dealPages() {
+  // All ranks have caches of one size; rank 0 owns the most.
+  Step most;
+  most.contextLens = countOwned(inputs.step, ranks, table.interleave, 0);
+  most.queryLens.assign(most.contextLens.size(), 0);
+  int64_t blocks = Pages::countBlocks(most, table.blockSize) + kSpareBlocks;
+  int64_t width = Pages::countWidth(most, table.blockSize);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    Step own;
+    own.contextLens = countOwned(inputs.step, ranks, table.interleave, rank);
+    own.queryLens.assign(own.contextLens.size(), 0);
+    Random random(seed + (number * ranks + rank) * 0xd1b54a32d192ed03);
+    random.next();
+    pages.push_back(
+        Pages::shuffled(own, table.blockSize, blocks, width, random));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<Array> TableSharder::makeTable(int64_t rank) {
+  const Pages &own = pages[rank];
+  llvm::Expected<Array> array =
+      allocateArray(table.element, {inputs.step.getNumRequests(), own.width},
+                    "a rank's block table");
+  if (array)
+    for (int64_t i = 0, e = own.table.size(); i < e; ++i)
+      array->setInt(i, own.table[i]);
+  return array;
+}
+
+llvm::Expected<Array> TableSharder::makeCache(unsigned cacheNumber,
+                                              int64_t rank) {
+  const Argument &cache = signature.arguments[cacheNumber];
+  const Array &global = inputs.arrays[cacheNumber];
+  const Array &globalTable = inputs.arrays[number];
+  const Pages &own = pages[rank];
+  int64_t stride = cache.blockStride, width = global.getRowElements();
+  int64_t blockSize = table.blockSize;
+  llvm::Expected<Array> array =
+      allocateArray(cache.element, {own.numBlocks * stride, global.shape[1]},
+                    "a rank's cache");
+  if (!array)
+    return array;
+  for (int64_t i = 0, e = array->getNumElements(); i < e; ++i)
+    array->setFloat(i, std::numeric_limits<double>::quiet_NaN());
+  int64_t rowBytes = width * getElementBytes(cache.element);
+  int64_t requests =
+      std::min(inputs.step.getNumRequests(), globalTable.shape[0]);
+  for (int64_t r = 0; r < requests; ++r) {
+    int64_t local = 0;
+    for (int64_t token = 0, end = inputs.step.getSeqLen(r); token < end;
+         ++token) {
+      if (token / table.interleave % ranks != rank)
+        continue;
+      int64_t to = own.getRow(r, local++, stride);
+      int64_t block = token / blockSize;
+      if (block >= globalTable.shape[1])
+        continue;
+      int64_t entry = globalTable.getInt(r * globalTable.shape[1] + block);
+      int64_t from = entry * stride + token % blockSize;
+      if (entry < 0 || from >= global.getNumRows() || to < 0)
+        continue;
+      std::memcpy(array->data.get() + to * rowBytes,
+                  global.data.get() + from * rowBytes, rowBytes);
+    }
+  }
+  return array;
+}
+
+llvm::Error TableSharder::shard(KvShards &shards) {
+  if (llvm::Error error = dealPages())
+    return error;
+  auto add = [&](unsigned argument, auto make) -> llvm::Error {
+    auto type = cast<RankedTensorType>(signature.arguments[argument].type);
+    unsigned open = argument == number ? 1 : 0;
+    if (!type.isDynamicDim(open))
+      return makeError("argument %" + signature.arguments[argument].name +
+                       " holds a rank's own tokens: expected a dynamic size " +
+                       llvm::Twine(open));
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      llvm::Expected<Array> array = make(rank);
+      if (!array)
+        return array.takeError();
+      shards.arrays[argument].push_back(std::move(*array));
+    }
+    return llvm::Error::success();
+  };
+  if (llvm::Error error =
+          add(number, [&](int64_t rank) { return makeTable(rank); }))
+    return error;
+  for (auto [i, cache] : llvm::enumerate(signature.arguments))
+    if (cache.role == Role::Cache && cache.kvAxis && cache.table == int(number))
+      if (llvm::Error error =
+              add(i, [&](int64_t rank) { return makeCache(i, rank); }))
+        return error;
+  return llvm::Error::success();
+}
+
+llvm::Expected<KvShards> run::shardCaches(const Signature &signature,
+                                          const Inputs &inputs, uint64_t seed) {
+  KvShards shards;
+  for (auto [i, argument] : llvm::enumerate(signature.arguments)) {
+    if (!argument.kvAxis)
+      continue;
+    if (argument.isWhole)
+      return makeError("argument %" + argument.name + " (" +
+                       getRoleName(argument.role) +
+                       ") serves a sharded KV cache and a whole one");
+    if (argument.role == Role::Cache && argument.table < 0)
+      return makeError("argument %" + argument.name +
+                       " is a sharded cache whose block table is no argument");
+    if (argument.role == Role::Table)
+      if (llvm::Error error =
+              TableSharder(signature, inputs, i, seed).shard(shards))
+        return error;
+  }
+  return shards;
+}
