@@ -195,10 +195,16 @@ private:
     }
     if (waited >= kPublishNs)
       tell(producer);
-    if (!context.marks && static_cast<int64_t>(waited) < context.deadlineNs)
+    if (static_cast<int64_t>(waited) < patienceNs())
       return true;
     fail(SHARDQ_DEADLINE, producer);
     return false;
+  }
+
+  int64_t patienceNs() const {
+    constexpr int64_t kMs = 1'000'000;
+    return context.marks ? oldLineMs(context.deadlineNs / kMs) * kMs
+                         : context.deadlineNs;
   }
 
   /// Several lanes may write here: all fields but the target are the same, and
@@ -220,7 +226,7 @@ private:
     Failure failure;
     failure.status = status;
     failure.reporter = context.rank;
-    failure.waitedMs = context.marks ? 0 : context.deadlineNs / 1'000'000;
+    failure.waitedMs = patienceNs() / 1'000'000;
     // One that left needs no search: it is not held up by anybody. Nor is one
     // in question whose records are out of reach.
     protocol::findLaggard(

@@ -44,6 +44,12 @@ struct Channel {
   uint64_t generations;
 };
 
+/// How long an old line waits for news of its producer, where NCCL carries the
+/// rows, and less than the watchdog waits for the whole.
+constexpr int64_t oldLineMs(int64_t deadlineMs) {
+  return deadlineMs < 2000 ? deadlineMs / 2 : 1000;
+}
+
 /// A fault that strikes when this rank signals an exchange that fits; the
 /// actions are those of the host's Fault.
 struct Fault {
@@ -84,7 +90,9 @@ struct DeviceContext {
   int64_t deadlineNs;   // of one wait
   Fault fault;
   /// The slot's channels; null where peers' memory is mapped. Where it is not,
-  /// lines have arrived before a wait begins or never will.
+  /// lines have arrived before a wait begins or never will; a wait for one that
+  /// has not is a short one: its producer may have failed, and the news of that
+  /// is to come first.
   Mark *marks;
 };
 

@@ -277,6 +277,15 @@ bool shardq_context::carry(int32_t channel, int32_t operation,
     failure.expected = rows;
     failure.found = most;
   }
+  if (failure.status == SHARDQ_DEADLINE) {
+    // An old line may be that of a rank whose kernels have found an error, and
+    // the news of that is to come first.
+    int64_t patienceMs = device::oldLineMs(comm.deadlineMs);
+    Deadline patience = Deadline::in(patienceMs);
+    while (!comm.failed() && !patience.passed())
+      nap();
+    failure.waitedMs = patienceMs;
+  }
   if (failure.status != SHARDQ_OK) {
     failure.slot = slot;
     failure.channel = channel;
