@@ -259,6 +259,20 @@ public:
           set(op.getDecodes(), Role::Decodes);
           set(op.getRows(), Role::Rows);
         })
+        .Case<FilterIndicesOp>([&](auto op) {
+          set(op.getIndices(), Role::Positions);
+          if (op.getTable())
+            setTable(op.getTable(), *op.getBlockSize(), op.getBlockStride());
+          set(op.getReq(), Role::Req);
+        })
+        .Case<GatherQueryOp>([&](auto op) {
+          for (Value source : op.getSources())
+            set(source, Role::RowData);
+        })
+        .Case<CombineLseOp>([&](auto op) {
+          set(op.getPartial(), Role::RowData);
+          set(op.getPartialLse(), Role::RowData);
+        })
         .Case<LocalRowsOp>([&](auto op) {
           set(op.getIds(), Role::TokenIds);
           set(op.getOffsets(), Role::Offsets);
@@ -366,6 +380,11 @@ private:
       setSharding(convert.getTable(), op, op.getShardingAttr());
       if (kv)
         kv->hasWorkspace |= convert.getPrefillReq() != nullptr;
+    } else if (auto filter = dyn_cast_or_null<FilterIndicesOp>(
+                   findProducer(op.getSlots(), signature.entry));
+               filter && filter.getTable()) {
+      setCache(op.getKv(), filter.getTable(), *filter.getBlockSize(),
+               filter.getBlockStride());
     } else if (Argument *slots = find(op.getSlots()); slots && kv) {
       // Caches that one argument's slots point into have one set of pages.
       int cache = kv - signature.arguments.data();
