@@ -53,6 +53,19 @@ func.func @flags(%offsets: memref<3xi32>) {
   return
 }
 
+// Gathers and merges say how many rows each member pushes to each.
+// CHECK-LABEL: func.func @rows
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr, %[[ROWS:[a-z0-9]+]]: index
+// CHECK: %[[N:.*]] = arith.index_cast %[[ROWS]] : index to i64
+// CHECK-COUNT-3: llvm.store %[[N]]
+// CHECK: llvm.call @shardq_rt_signal(
+// CHECK: llvm.call @shardq_rt_wait(
+func.func @rows(%rows: index) {
+  shardq.signal gather_heads rows(%rows) over @ranks "tp" channel 0 exchange 1
+  shardq.wait gather_heads rows(%rows) over @ranks "tp" channel 0 exchange 1
+  return
+}
+
 // CHECK-LABEL: func.func @split
 // CHECK: llvm.call @shardq_count_decode_rows(
 // CHECK: llvm.call @shardq_zigzag_split(

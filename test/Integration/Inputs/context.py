@@ -219,8 +219,9 @@ def gather():
     for tp, dcp, rows, heads, parts, element in ((2, 2, 5, 3, (8, 5), "bf16"), (3, 3, 1, 2, (7,), "f16"),
                                                  (4, 2, 17, 1, (16, 4), "f32"), (8, 8, 128, 2, (33, 1), "bf16"),
                                                  (8, 4, 6, 4, (8,), "bf16"), (8, 8, 0, 1, (4, 4), "bf16"),
-                                                 (1, 1, 3, 2, (5, 3), "f32")):
-        q = [round_to(element, rng.standard_normal((tp * rows, heads, d))) for d in parts]
+                                                 (1, 1, 3, 2, (5, 3), "f32"), (4, 2, 9, 3, (16, 7), "i8")):
+        q = [rng.integers(-128, 128, (tp * rows, heads, d)).astype("i1") if element == "i8" else
+             round_to(element, rng.standard_normal((tp * rows, heads, d))) for d in parts]
         types = [tensor(element, "?", heads, d) for d in parts]
         all_heads = tensor(element, "?", heads * dcp, sum(parts))
         names = [f"%q{i}" for i in range(len(parts))]
