@@ -43,9 +43,9 @@ Outcome connectRemote(int32_t rank, const std::vector<Nonce> &nonces,
 /// receives.
 class Remote {
 public:
-  /// The sockets stay the caller's, and open.
+  /// The descriptors stay the caller's, and open.
   Remote(const Heaps &heaps, int32_t rank,
-         const std::vector<Descriptor> &sockets);
+         const std::vector<Descriptor> &descriptors);
 
   void tellAbort(const Failure &failure);
   void tellLeft();

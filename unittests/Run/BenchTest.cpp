@@ -143,5 +143,5 @@ TEST(Bench, MediansOfTheSlowestRank) {
   EXPECT_EQ(
       (*object.getArray("exchanges"))[0].getAsObject()->getInteger("bytes"),
       5'000'000);
-  llvm::sys::fs::remove(path);
+  EXPECT_FALSE(llvm::sys::fs::remove(path));
 }

@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
 namespace {
 
 RankOptions
-onGpus(std::function<void(int32_t, shardq_comm_options &)> adjust = {}) {
+onGpus(const std::function<void(int32_t, shardq_comm_options &)> &adjust = {}) {
   RankOptions options;
   options.adjust = [adjust](int32_t rank, shardq_comm_options &comm) {
     comm.memory = SHARDQ_MEMORY_CUDA;
