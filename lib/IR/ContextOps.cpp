@@ -8,10 +8,11 @@ using namespace mlir::shardq;
 using namespace mlir::shardq::detail;
 
 static LogicalResult verifyInterleave(Operation *op, int64_t interleave) {
-  if (interleave > 0)
+  if (interleave > 0 && interleave <= std::numeric_limits<int32_t>::max())
     return success();
   return op->emitOpError("interleave is ")
-         << interleave << ", expected 1 or more";
+         << interleave << ", expected 1 to "
+         << std::numeric_limits<int32_t>::max();
 }
 
 /// A result of two dimensions in the rows and heads of another of three.
@@ -71,6 +72,9 @@ LogicalResult FilterIndicesOp::verify() {
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
                            {"indices", indices, 1})))
     return failure();
+  if (cast<ShapedType>(indices).getDimSize(1) == 0)
+    return emitOpError("'indices' is ")
+           << indices << ", expected a column or more";
   if (getNumOuts() == 2) {
     ShapedType counts = getOutType(1);
     if (failed(verifyRank(*this, "counts", counts, 1)) ||
@@ -304,12 +308,12 @@ LogicalResult MergeLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
     return failure();
   int64_t found = shaped(getInbox()).getDimSize(0);
   int64_t rows = shaped(getOut()).getDimSize(0);
+  int64_t ranks = axis.getSize();
   if (ShapedType::isDynamic(found) || ShapedType::isDynamic(rows) ||
-      found == rows * axis.getSize())
+      (found % ranks == 0 && found / ranks == rows))
     return success();
-  return emitOpError("'inbox' has ")
-         << found << " rows, expected " << rows * axis.getSize() << ": " << rows
-         << " of each of " << axis.getSize() << " ranks";
+  return emitOpError("'inbox' has ") << found << " rows, expected " << rows
+                                     << " of each of " << ranks << " ranks";
 }
 
 void MergeLseOp::getEffects(Effects &effects) {

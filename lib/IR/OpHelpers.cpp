@@ -81,13 +81,19 @@ LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
          << want << " as '" << expected.name << "'";
 }
 
+static constexpr int64_t kMaxStaticDim = int64_t(1) << 24;
+
 LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim) {
   int64_t found = cast<ShapedType>(dim.type).getDimSize(dim.dim);
-  if (!ShapedType::isDynamic(found) && found > 0)
-    return success();
-  return op->emitOpError("'")
-         << dim.name << "' is " << dim.type << ", expected static, positive "
-         << what << " (dimension " << dim.dim << ")";
+  if (ShapedType::isDynamic(found) || found <= 0)
+    return op->emitOpError("'")
+           << dim.name << "' is " << dim.type << ", expected static, positive "
+           << what << " (dimension " << dim.dim << ")";
+  // Products of these, of ranks and of bytes stay within 64 bits.
+  if (found > kMaxStaticDim)
+    return op->emitOpError("'") << dim.name << "' has " << found << " " << what
+                                << ", expected at most " << kMaxStaticDim;
+  return success();
 }
 
 LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
@@ -117,6 +123,11 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
   if (stride < blockSize)
     return op->emitOpError("block_stride_rows is ")
            << stride << ", expected at least block_size, " << blockSize;
+  // Of a block number in 32 bits the row is one in 64.
+  if (stride > std::numeric_limits<int32_t>::max())
+    return op->emitOpError("block_stride_rows is ")
+           << stride << ", expected at most "
+           << std::numeric_limits<int32_t>::max();
   return success();
 }
 

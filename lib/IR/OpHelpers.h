@@ -26,7 +26,7 @@ struct NamedDim {
 LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
                             NamedDim expected);
 
-/// Fails unless the dimension is static and positive.
+/// Fails unless the dimension is static, positive, and no more than 2^24.
 LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim);
 
 /// Fails unless the element types agree.

@@ -173,7 +173,8 @@ LogicalResult ShardingAttr::verify(
       if (!seen.insert(axis.getValue()).second)
         return emitError() << "sharding names axis " << axis << " twice";
   }
-  if (!kv.empty() && interleave < 1)
+  if (!kv.empty() &&
+      (interleave < 1 || interleave > std::numeric_limits<int32_t>::max()))
     return emitError() << "kv interleave is " << interleave
                        << ", expected 1 or more";
   if (kv.empty() && interleave != 0)

@@ -23,6 +23,7 @@ using namespace mlir::shardq;
 /// proved.
 template <typename Options>
 static void addBufferPasses(OpPassManager &manager, const Options &options) {
+  manager.addPass(createShardQVerifyLayouts());
   manager.addPass(createShardQVerifyExchanges());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

@@ -96,12 +96,12 @@ void KernelsToPtxPass::runOnOperation() {
   StringRef digits = chip;
   if (!digits.consume_front("sm_") || digits.consumeInteger(10, number) ||
       number < 80 || !(digits.empty() || digits == "a" || digits == "f")) {
-    module.emitError("arch is '")
+    emitError(module.getLoc(), "arch is '")
         << chip << "', expected sm_80 or later, for example sm_90a";
     return signalPassFailure();
   }
   if (!isKnownToLLVM(chip)) {
-    module.emitError("arch is '")
+    emitError(module.getLoc(), "arch is '")
         << chip << "', expected one that LLVM knows, for example sm_90a";
     return signalPassFailure();
   }

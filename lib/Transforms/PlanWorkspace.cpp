@@ -388,7 +388,7 @@ LogicalResult Planner::run() {
         {"max-requests", maxRequests},
         {"slots", slots}})
     if (!inRange(value))
-      return module.emitError("shardq-plan-workspace: ")
+      return emitError(module.getLoc(), "shardq-plan-workspace: ")
              << name << " is " << value << ", expected 1 to 2147483647";
   if (failed(verifyInFunctionsOf(module)) || failed(collect()))
     return failure();

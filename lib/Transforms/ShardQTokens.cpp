@@ -734,7 +734,7 @@ struct ShardQTokensPass
 
   void runOnOperation() override {
     if (minTokens < 0) {
-      getOperation().emitError("shard-q-tokens: min-tokens is ")
+      emitError(getOperation().getLoc(), "shard-q-tokens: min-tokens is ")
           << minTokens.getValue() << ", expected 0 or more";
       return signalPassFailure();
     }

@@ -37,3 +37,7 @@ func.func @indexer(%q: memref<?x32x128xbf16>, %w: memref<?x32xf32>, %k: memref<?
       : (memref<?x32x128xbf16>, memref<?x32xf32>, memref<?x128xbf16>, memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x64xi32>) -> ()
   return
 }
+
+// Nothing is lowered for a number that makes no sense.
+// RUN: not shardq-opt %s --convert-shardq-to-gpu=shared-bytes=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// NEGATIVE: error: convert-shardq-to-gpu: shared-bytes is -1, expected 0 to 2^40

@@ -24,7 +24,7 @@ func.func @f(%x: tensor<?xi32>) {
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%x: tensor<?xi32>) {
-  // expected-error @+1 {{interleave is 0, expected 1 or more}}
+  // expected-error @+1 {{interleave is 0, expected 1 to 2147483647}}
   %0 = shardq.local_lengths %x over @ranks "dcp" {interleave = 0 : i64} : (tensor<?xi32>) -> tensor<?xi32>
   return
 }
@@ -33,7 +33,16 @@ func.func @f(%x: tensor<?xi32>) {
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%x: tensor<?xi32>) {
-  // expected-error @+1 {{interleave is -64, expected 1 or more}}
+  // expected-error @+1 {{interleave is 4611686018427387904, expected 1 to 2147483647}}
+  %0 = shardq.local_lengths %x over @ranks "dcp" {interleave = 4611686018427387904 : i64} : (tensor<?xi32>) -> tensor<?xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%x: tensor<?xi32>) {
+  // expected-error @+1 {{interleave is -64, expected 1 to 2147483647}}
   %0 = shardq.local_lengths %x over @ranks "dcp" {interleave = -64 : i64} : (tensor<?xi32>) -> tensor<?xi32>
   return
 }
@@ -94,7 +103,7 @@ func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
-  // expected-error @+1 {{interleave is 0, expected 1 or more}}
+  // expected-error @+1 {{interleave is 0, expected 1 to 2147483647}}
   %0 = shardq.filter_indices %i table(%t) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 0 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
   return
@@ -675,7 +684,7 @@ func.func @f(%i: memref<?x2x24xbf16>, %o: memref<5x2x16xbf16>, %m: memref<4x2xf3
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%i: memref<12x2x24xbf16>, %o: memref<5x2x16xbf16>, %m: memref<?x2xf32>) {
-  // expected-error @+1 {{'inbox' has 12 rows, expected 20: 5 of each of 4 ranks}}
+  // expected-error @+1 {{'inbox' has 12 rows, expected 5 of each of 4 ranks}}
   shardq.merge_lse %i into(%o, %m) over @ranks "dcp" : memref<12x2x24xbf16>, memref<5x2x16xbf16>, memref<?x2xf32>
   return
 }
@@ -971,5 +980,25 @@ func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32
   %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%s)
       {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<4> ["dcp", "dp"]>}
       : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> tensor<?x8x16xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @f(%i: tensor<5x0xi32>) {
+  // expected-error @+1 {{'indices' is 'tensor<5x0xi32>', expected a column or more}}
+  %0 = shardq.filter_indices %i over @ranks "dcp" {interleave = 4 : i64} : (tensor<5x0xi32>) -> tensor<5x0xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
+  // expected-error @+1 {{block_stride_rows is 9223372036854775807, expected at most 2147483647}}
+  %0 = shardq.filter_indices %i table(%t) rows(%r) over @ranks "dcp"
+      {block_size = 64 : i64, block_stride_rows = 9223372036854775807 : i64, interleave = 4 : i64}
+      : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi64>
   return
 }

@@ -402,6 +402,17 @@ func.func @f(%s0: tensor<?x2x8xf64>, %ids: tensor<?xi32>, %offsets: tensor<5xi32
 
 // -----
 
+// Products with ranks and bytes stay within 64 bits.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%s0: tensor<?x4611686018427387905x8xf32>, %ids: tensor<?xi32>, %offsets: tensor<5xi32>, %d: index) {
+  // expected-error @+1 {{'source' has 4611686018427387905 heads, expected at most 16777216}}
+  %0 = shardq.exchange heads_to_tokens(%s0) by(%ids, %offsets) decodes(%d) over @ranks "tp"
+      : (tensor<?x4611686018427387905x8xf32>, tensor<?xi32>, tensor<5xi32>, index) -> tensor<?x4x8xf32>
+  return
+}
+
+// -----
+
 shardq.mesh @ranks ["tp" = 4]
 func.func @f(%s0: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tensor<5xi32>, %d: index) {
   // expected-error @+1 {{'result' has 9 values a head, expected 8 as the sources together}}

@@ -50,11 +50,11 @@ func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: 
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%q: memref<?x1073741824x1073741824xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index) {
-  %a = memref.alloc(%n) : memref<?x4294967296x1073741824xf32, #shardq.symmetric<@ranks>>
+func.func @f(%q: memref<?x4194304x16777216xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index) {
+  %a = memref.alloc(%n) : memref<?x16777216x16777216xf32, #shardq.symmetric<@ranks>>
   // expected-error @+1 {{needs an inbox of 2560 rows of}}
   shardq.exchange heads_to_tokens(%q) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%a)
-      : (memref<?x1073741824x1073741824xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x4294967296x1073741824xf32, #shardq.symmetric<@ranks>>) -> ()
+      : (memref<?x4194304x16777216xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x16777216x16777216xf32, #shardq.symmetric<@ranks>>) -> ()
   return
 }
 

@@ -208,3 +208,17 @@ std::string run::formatNumber(double value) {
 std::string run::describe(const Array &array) {
   return describe(array.element, array.shape);
 }
+
+llvm::Error run::writeText(StringRef path, StringRef text) {
+  std::error_code error;
+  llvm::raw_fd_ostream out(path, error);
+  if (error)
+    return makeError(path + ": " + error.message());
+  out << text;
+  out.close();
+  if (!out.has_error())
+    return llvm::Error::success();
+  error = out.error();
+  out.clear_error();
+  return makeError(path + ": " + error.message());
+}

@@ -58,6 +58,9 @@ llvm::Expected<Array> allocateArray(Element element,
 std::string describe(Element element, llvm::ArrayRef<int64_t> shape);
 std::string describe(const Array &array);
 
+/// Writes a file whole. Errors name it.
+llvm::Error writeText(llvm::StringRef path, llvm::StringRef text);
+
 /// The shortest usual form of a number, for messages.
 std::string formatNumber(double value);
 

@@ -158,10 +158,5 @@ llvm::Error run::writeBench(const BenchReport &report, StringRef path) {
       {"ranks", report.numRanks},      {"rows", report.numRows},
       {"graph_us", report.graph},      {"alone_us", report.alone},
       {"kernels", std::move(kernels)}, {"exchanges", std::move(exchanges)}};
-  std::error_code error;
-  llvm::raw_fd_ostream out(path, error);
-  if (error)
-    return makeError(path + ": " + error.message());
-  out << llvm::formatv("{0:2}\n", value);
-  return llvm::Error::success();
+  return writeText(path, llvm::formatv("{0:2}\n", value).str());
 }

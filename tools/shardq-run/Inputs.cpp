@@ -634,6 +634,9 @@ void InputMaker::fill(unsigned number, const Array &array) {
   case Role::Unknown:
     if (isFloat(argument.element))
       fillNormal(array, 1, random);
+    else if (argument.element == Element::I8)
+      for (int64_t i = 0, e = array.getNumElements(); i < e; ++i)
+        array.as<uint8_t>()[i] = uint8_t(random.next());
     return;
   }
 }

@@ -119,11 +119,18 @@ llvm::Expected<Array> TableSharder::makeCache(unsigned cacheNumber,
       int64_t to = own.getRow(r, local++, stride);
       int64_t block = token / blockSize;
       if (block >= globalTable.shape[1])
-        continue;
+        return makeError("argument %" + table.name + " has " +
+                         llvm::Twine(globalTable.shape[1]) +
+                         " columns, and request " + llvm::Twine(r) +
+                         " has tokens in block " + llvm::Twine(block));
       int64_t entry = globalTable.getInt(r * globalTable.shape[1] + block);
       int64_t from = entry * stride + token % blockSize;
-      if (entry < 0 || from >= global.getNumRows() || to < 0)
-        continue;
+      if (entry < 0 || from >= global.getNumRows())
+        return makeError("argument %" + table.name + " has block " +
+                         llvm::Twine(entry) + " for request " + llvm::Twine(r) +
+                         ", column " + llvm::Twine(block) + ", and argument %" +
+                         cache.name + " has " +
+                         llvm::Twine(global.getNumRows()) + " rows");
       std::memcpy(array->data.get() + to * rowBytes,
                   global.data.get() + from * rowBytes, rowBytes);
     }
@@ -160,16 +167,46 @@ llvm::Error TableSharder::shard(KvShards &shards) {
   return llvm::Error::success();
 }
 
+/// Whether lengths that were given are the step's.
+static bool agreesWithStep(const Argument &argument, const Array &array,
+                           const Step &step) {
+  std::vector<int32_t> expected;
+  if (argument.role == Role::SeqLens)
+    expected = step.getSeqLens();
+  else if (argument.role == Role::QueryStart)
+    expected = step.getQueryStart();
+  else
+    return true;
+  if (array.getNumElements() != int64_t(expected.size()))
+    return false;
+  for (auto [i, value] : llvm::enumerate(expected))
+    if (array.getInt(i) != value)
+      return false;
+  return true;
+}
+
 llvm::Expected<KvShards> run::shardCaches(const Signature &signature,
                                           const Inputs &inputs, uint64_t seed) {
   KvShards shards;
+  bool isSharded = llvm::any_of(
+      signature.arguments, [](const Argument &a) { return bool(a.kvAxis); });
   for (auto [i, argument] : llvm::enumerate(signature.arguments)) {
+    // Ranks are dealt the tokens of the step.
+    if (isSharded && !agreesWithStep(argument, inputs.arrays[i], inputs.step))
+      return makeError("argument %" + argument.name + " (" +
+                       getRoleName(argument.role) +
+                       ") is not what the step says, by which the KV cache is "
+                       "sharded");
     if (!argument.kvAxis)
       continue;
     if (argument.isWhole)
       return makeError("argument %" + argument.name + " (" +
                        getRoleName(argument.role) +
-                       ") serves a sharded KV cache and a whole one");
+                       ") serves KV caches of more than one sharding");
+    if (argument.hasOtherTable)
+      return makeError("argument %" + argument.name +
+                       " is a sharded cache with more than one block table, "
+                       "or more than one block size");
     if (argument.role == Role::Cache && argument.table < 0)
       return makeError("argument %" + argument.name +
                        " is a sharded cache whose block table is no argument");

@@ -566,7 +566,10 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
   KeyOwners owners;
   owners.ranks = getNumKvRanks(op, op.getShardingAttr());
   if (owners.ranks > 1) {
-    auto convert = op.getSlots().getDefiningOp<ConvertIndicesOp>();
+    Value slots = op.getSlots();
+    while (auto cast = slots.getDefiningOp<tensor::CastOp>())
+      slots = cast.getSource();
+    auto convert = slots.getDefiningOp<ConvertIndicesOp>();
     if (!convert)
       return unsupported(op, "has sharded KV, and slots that no "
                              "shardq.convert_indices beside it made");

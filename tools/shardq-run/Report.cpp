@@ -135,10 +135,5 @@ llvm::Error run::writeReport(const VerifyReport &report, StringRef path) {
       {"ranks", std::move(ranks)},
       {"as_given", workToJSON(report.before)},
       {"problems", std::move(problems)}};
-  std::error_code error;
-  llvm::raw_fd_ostream out(path, error);
-  if (error)
-    return makeError(path + ": " + error.message());
-  out << llvm::formatv("{0:2}\n", value);
-  return llvm::Error::success();
+  return writeText(path, llvm::formatv("{0:2}\n", value).str());
 }

@@ -332,10 +332,15 @@ private:
     Argument *argument = find(cache);
     if (!argument)
       return;
+    Argument *source = find(table);
+    int number = source ? int(source - signature.arguments.data()) : -1;
+    argument->hasOtherTable |=
+        argument->table >= 0 &&
+        (argument->table != number || argument->blockSize != blockSize);
     argument->blockSize = blockSize;
     argument->blockStride = std::max(argument->blockStride, blockStride);
-    if (Argument *source = find(table))
-      argument->table = source - signature.arguments.data();
+    if (source)
+      argument->table = number;
   }
 
   void setSharding(Value value, Operation *op, ShardingAttr sharding) {
@@ -428,7 +433,7 @@ static llvm::Error fill(T &value, Type type, Attribute split, MeshOp mesh,
     llvm::raw_string_ostream(text) << type;
     return makeError(what + " has type " + text +
                      "; ranked tensors and scalars of bf16, f16, f32, i1, "
-                     "i32, i64 and index can be passed");
+                     "i8, f8E4M3FN, f8E5M2, i32, i64 and index can be passed");
   }
   value.element = *element;
   value.split = dyn_cast_or_null<SplitAttr>(split);

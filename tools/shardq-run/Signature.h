@@ -73,6 +73,8 @@ struct Argument {
   int64_t interleave = 0;
   /// A table or cache that an op reads as a whole.
   bool isWhole = false;
+  /// Of a cache: it is addressed by tables or in blocks that differ.
+  bool hasOtherTable = false;
   /// Query: the softmax scale.
   double scale = 1;
 

@@ -50,7 +50,7 @@ A step file:
    "speculative_tokens": 0, "padding_rows": 0}
 
 .npy files are row-major and little-endian: '<f4', '<f2', '<i4', '<i8' (i64 and
-index), '|b1'. NumPy has no bf16: it is read as '<u2' or as the '|V2' that
+index), '|b1', '|i1', '|u1'. NumPy has no bf16: it is read as '<u2' or as the '|V2' that
 np.save writes for ml_dtypes.bfloat16, and written as '<u2'; in Python:
   x.view(numpy.uint16)    numpy.load(f).view(ml_dtypes.bfloat16)
 
@@ -382,7 +382,7 @@ static int runTool(const Flags &flags) {
   options.run.shards = shards;
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline = getDefaultPipeline(signature->entry, flags.minTokens);
+    options.pipeline = getDefaultPipeline(*module, flags.minTokens);
   options.compile.maxTokens = flags.maxTokens
                                   ? int64_t(flags.maxTokens)
                                   : std::max<int64_t>(step.getNumRows(), 1);

@@ -71,6 +71,15 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ShardQVerifyLayouts : Pass<"shardq-verify-layouts", "::mlir::ModuleOp"> {
+  let summary = "Rejects argument layouts that do not fit the argument";
+  let description = [{
+    A function argument may say how its buffer lies in memory, by `bufferization.buffer_layout`.
+    Fails where that is not a strided layout of as many dimensions as the tensor has: nothing
+    upstream compares the two, and bufferization and what comes behind it rely on it.
+  }];
+}
+
 def ShardQVerifyExchanges : Pass<"shardq-verify-exchanges", "::mlir::ModuleOp"> {
   let summary = "Rejects exchanges that some ranks might not run";
   let description = [{

@@ -1093,6 +1093,14 @@ static LogicalResult verifyKnownForms(ModuleOp module) {
 
 void ConvertShardQToGPUPass::runOnOperation() {
   ModuleOp module = getOperation();
+  for (auto [name, value] :
+       {std::pair<StringRef, int64_t>{"shared-bytes", sharedBytes},
+        {"scratch-bytes", scratchBytes}})
+    if (value < 0 || value > (int64_t(1) << 40)) {
+      emitError(module.getLoc(), "convert-shardq-to-gpu: ")
+          << name << " is " << value << ", expected 0 to 2^40";
+      return signalPassFailure();
+    }
   if (failed(verifyInFunctionsOf(module)) ||
       failed(verifyOnStridedBuffers(module)))
     return signalPassFailure();
