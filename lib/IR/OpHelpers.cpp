@@ -123,11 +123,11 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
   if (stride < blockSize)
     return op->emitOpError("block_stride_rows is ")
            << stride << ", expected at least block_size, " << blockSize;
-  // Of a block number in 32 bits the row is one in 64.
-  if (stride > std::numeric_limits<int32_t>::max())
+  // Blocks are numbered in 31 bits and rows in 63.
+  constexpr int64_t most = int64_t(1) << 32;
+  if (stride > most)
     return op->emitOpError("block_stride_rows is ")
-           << stride << ", expected at most "
-           << std::numeric_limits<int32_t>::max();
+           << stride << ", expected at most " << most;
   return success();
 }
 

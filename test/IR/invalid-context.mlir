@@ -996,7 +996,7 @@ func.func @f(%i: tensor<5x0xi32>) {
 
 shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
-  // expected-error @+1 {{block_stride_rows is 9223372036854775807, expected at most 2147483647}}
+  // expected-error @+1 {{block_stride_rows is 9223372036854775807, expected at most 4294967296}}
   %0 = shardq.filter_indices %i table(%t) rows(%r) over @ranks "dcp"
       {block_size = 64 : i64, block_stride_rows = 9223372036854775807 : i64, interleave = 4 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi64>

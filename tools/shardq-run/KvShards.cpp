@@ -177,12 +177,10 @@ static bool agreesWithStep(const Argument &argument, const Array &array,
     expected = step.getQueryStart();
   else
     return true;
-  if (array.getNumElements() != int64_t(expected.size()))
-    return false;
-  for (auto [i, value] : llvm::enumerate(expected))
-    if (array.getInt(i) != value)
-      return false;
-  return true;
+  return array.getNumElements() == int64_t(expected.size()) &&
+         llvm::all_of(llvm::enumerate(expected), [&](auto entry) {
+           return array.getInt(entry.index()) == entry.value();
+         });
 }
 
 llvm::Expected<KvShards> run::shardCaches(const Signature &signature,
