@@ -47,39 +47,6 @@ static Deadline attempt(const Deadline &deadline) {
   return Deadline::in(std::min<int64_t>(deadline.remaining(), kAttemptMs));
 }
 
-static bool sendAll(int fd, const void *data, size_t bytes,
-                    const Deadline &deadline) {
-  const char *from = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t count = send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count >= 0) {
-      from += count;
-      bytes -= static_cast<size_t>(count);
-    } else if (errno != EINTR &&
-               (errno != EAGAIN || !awaitReady(fd, POLLOUT, deadline))) {
-      return false;
-    }
-  }
-  return true;
-}
-
-static bool receiveAll(int fd, void *data, size_t bytes,
-                       const Deadline &deadline) {
-  char *to = static_cast<char *>(data);
-  while (bytes > 0) {
-    ssize_t count = recv(fd, to, bytes, MSG_DONTWAIT);
-    if (count > 0) {
-      to += count;
-      bytes -= static_cast<size_t>(count);
-    } else if (count == 0 ||
-               (errno != EINTR &&
-                (errno != EAGAIN || !awaitReady(fd, POLLIN, deadline)))) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /// A host that goes away says nothing: it is asked.
 static void setOptions(int fd) {
   static constexpr int kOptions[][3] = {

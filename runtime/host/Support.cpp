@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 using namespace shardq;
@@ -83,4 +84,37 @@ bool shardq::awaitReady(int fd, short events, const Deadline &deadline) {
     if (count < 0 && errno != EINTR)
       return false;
   }
+}
+
+bool shardq::sendAll(int fd, const void *data, size_t bytes,
+                     const Deadline &deadline) {
+  const char *from = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t count = send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count >= 0) {
+      from += count;
+      bytes -= static_cast<size_t>(count);
+    } else if (errno != EINTR &&
+               (errno != EAGAIN || !awaitReady(fd, POLLOUT, deadline))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool shardq::receiveAll(int fd, void *data, size_t bytes,
+                        const Deadline &deadline) {
+  char *to = static_cast<char *>(data);
+  while (bytes > 0) {
+    ssize_t count = recv(fd, to, bytes, MSG_DONTWAIT);
+    if (count > 0) {
+      to += count;
+      bytes -= static_cast<size_t>(count);
+    } else if (count == 0 ||
+               (errno != EINTR &&
+                (errno != EAGAIN || !awaitReady(fd, POLLIN, deadline)))) {
+      return false;
+    }
+  }
+  return true;
 }

@@ -74,6 +74,11 @@ private:
 /// has passed, or for a descriptor that cannot be waited for.
 bool awaitReady(int fd, short events, const Deadline &deadline);
 
+/// Sends or receives all bytes over a connected stream socket; false once the
+/// deadline has passed or the connection is closed or broken.
+bool sendAll(int fd, const void *data, size_t bytes, const Deadline &deadline);
+bool receiveAll(int fd, void *data, size_t bytes, const Deadline &deadline);
+
 } // namespace shardq
 
 #endif // SHARDQ_RUNTIME_HOST_SUPPORT_H

@@ -113,42 +113,6 @@ private:
 
 //===--- Sockets with deadlines -------------------------------------------===//
 
-static bool sendAll(int fd, const void *data, size_t bytes,
-                    const Deadline &deadline) {
-  const char *from = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t count = send(fd, from, bytes, MSG_NOSIGNAL);
-    if (count >= 0) {
-      from += count;
-      bytes -= static_cast<size_t>(count);
-      continue;
-    }
-    if (errno == EINTR)
-      continue;
-    if (errno != EAGAIN || !awaitReady(fd, POLLOUT, deadline))
-      return false;
-  }
-  return true;
-}
-
-static bool receiveAll(int fd, void *data, size_t bytes,
-                       const Deadline &deadline) {
-  char *to = static_cast<char *>(data);
-  while (bytes > 0) {
-    ssize_t count = recv(fd, to, bytes, 0);
-    if (count > 0) {
-      to += count;
-      bytes -= static_cast<size_t>(count);
-      continue;
-    }
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count == 0 || errno != EAGAIN || !awaitReady(fd, POLLIN, deadline))
-      return false;
-  }
-  return true;
-}
-
 /// Reads what is there, at most up to `wanted` bytes in all; false once the
 /// connection is closed.
 static bool readSome(Peer &peer, size_t wanted) {
