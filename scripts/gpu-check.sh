@@ -15,6 +15,7 @@
 #                   sanitizer,bench,peers
 #   --package=DIR   what gpu-package.sh made (default: where this script lies)
 #   --peers=DIR     where exchange_peers.py is: the same exchanges by torch and NCCL
+#   --worlds=LIST   counts of ranks for the runtime's tests (default 2,3,4,8)
 #   --target=cpu    a rehearsal on CPU ranks of what they can do
 #
 # One line a check, then a table of all; the exit status is 1 if one failed, 77
@@ -31,6 +32,7 @@ replays=100
 gpus=
 bench=1
 sanitizer=1
+worlds=2,3,4,8
 
 fail() {
   echo "gpu-check: $*" >&2
@@ -40,7 +42,7 @@ fail() {
 # Values may also stand by themselves: --logs DIR.
 while (($#)); do
   case $1 in
-  --bench | --gpus | --jobs | --logs | --only | --package | --peers | --target)
+  --bench | --gpus | --jobs | --logs | --only | --package | --peers | --target | --worlds)
     (($# > 1)) || fail "$1 needs a value"
     set -- "$1=$2" "${@:3}"
     ;;
@@ -56,6 +58,7 @@ while (($#)); do
   --package=*) package=${1#*=} ;;
   --peers=*) peers=${1#*=} ;;
   --target=cpu | --target=cuda) target=${1#*=} ;;
+  --worlds=*) worlds=${1#*=} ;;
   -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;;
   *) fail "unknown option $1" ;;
   esac
@@ -347,10 +350,10 @@ PROGRAM
 
 # --- Checks -------------------------------------------------------------------
 
-# Ranks of tests start anew for each, which takes most of the time.
+# runtime_tests FILTER
 runtime_tests() {
   local code=0
-  GTEST_TOTAL_SHARDS=$1 GTEST_SHARD_INDEX=$2 limited "$package/CudaRuntimeTests" || code=$?
+  limited "$package/CudaRuntimeTests" --gtest_filter="$1" || code=$?
   if ((code)); then
     note=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).*ms)$/\1/p' "$log" | paste -sd' ' | cut -c1-150)
     return $code
@@ -364,9 +367,9 @@ runtime_tests() {
 
 runtime_replays() {
   SHARDQ_TEST_REPLAYS=10000 limited "$package/CudaRuntimeTests" \
-    --gtest_filter='*GraphReplays/threads_2:*GraphReplays/processes_2' || return
+    --gtest_filter='*Ranks.GraphReplays/threads_2:*Ranks.GraphReplays/processes_2' || return
   note="$(grep -c '^\[       OK' "$log" || true) tests"
-  [[ $note == "2 tests" ]]
+  [[ $note != "0 tests" ]]
 }
 
 kernel_checks() {
@@ -450,14 +453,16 @@ hosts_differ() {
   }
 }
 
+# sanitized TOOL COMMAND...
 sanitized() {
   # As ranks() does, below the sanitizer.
-  local real=$shardq_run shardq_run=$programs/sanitized.sh
-  printf '#!/bin/sh\nexec %q --tool memcheck --target-processes all --error-exitcode 9 %q "$@"\n' \
-    "$compute_sanitizer" "$real" >"$shardq_run"
+  local real=$shardq_run shardq_run=$programs/sanitized-$1.sh
+  printf '#!/bin/sh\nexec %q --tool %s --target-processes all --error-exitcode 9 %q "$@"\n' \
+    "$compute_sanitizer" "$1" "$real" >"$shardq_run"
   chmod +x "$shardq_run"
+  shift
   "$@" || return
-  grep -q 'ERROR SUMMARY: 0 errors' "$log" || {
+  grep -qE 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' "$log" || {
     note="the sanitizer has no summary"
     return 1
   }
@@ -552,14 +557,17 @@ if wanted runtime; then
   elif [[ ! -x $package/CudaRuntimeTests ]]; then
     skip runtime "CudaRuntimeTests is not in the package"
   else
-    # A test is mostly the start of its processes: more of them than of other checks.
-    own=$jobs
-    jobs=$((jobs > 8 ? jobs : 8))
-    for ((i = 0; i != 8; ++i)); do
-      check "runtime-$i" 240 runtime_tests 8 "$i"
+    # A test is mostly the start of its processes, and processes that come to the
+    # driver together wait for each other there.
+    alone runtime-single 120 runtime_tests '-*Ranks.*'
+    for count in ${worlds//,/ }; do
+      alone "runtime-direct-$count" 280 runtime_tests "*CudaRanks.*_$count"
+      if [[ $no_nccl ]] || ((count > gpus)); then
+        skip "runtime-nccl-$count" "${no_nccl:-a GPU for each rank}"
+      else
+        alone "runtime-nccl-$count" 280 runtime_tests "*NcclRanks.*_$count"
+      fi
     done
-    wait
-    jobs=$own
     if ((gpus > 1)); then
       alone runtime-10000-replays 240 runtime_replays
     else
@@ -679,7 +687,11 @@ if wanted sanitizer; then
   elif [[ ! -x $compute_sanitizer ]]; then
     skip sanitizer "no compute-sanitizer"
   else
-    alone sanitizer-memcheck 240 sanitized round_trip 2 8 512 bf16 3
+    for tool in memcheck racecheck; do
+      alone sanitizer-$tool 120 sanitized $tool round_trip 2 8 512 bf16 3
+      alone sanitizer-$tool-attention 240 sanitized $tool ranks 2 "$tp2" \
+        --step="$examples/steps/small-one-token.json" --shard-q-tokens
+    done
   fi
 fi
 wait

@@ -116,8 +116,7 @@ Gpu::~Gpu() {
   const Driver &driver = getDriver();
   for (void *event : events)
     driver.destroyEvent(event);
-  if (graph)
-    driver.destroyInstance(graph);
+  dropGraph();
   for (uint64_t address : allocations)
     driver.free(address);
   if (stream)
@@ -165,12 +164,16 @@ llvm::Error Gpu::capture(llvm::function_ref<llvm::Error()> body) {
   }
   if (ended)
     return ended;
-  if (graph)
-    getDriver().destroyInstance(graph);
-  graph = nullptr;
+  dropGraph();
   int result = getDriver().instantiate(&graph, recorded, 0);
   getDriver().destroyGraph(recorded);
   return check("instantiate", result);
+}
+
+void Gpu::dropGraph() {
+  if (graph)
+    getDriver().destroyInstance(graph);
+  graph = nullptr;
 }
 
 llvm::Error Gpu::replay() {

@@ -36,6 +36,7 @@ public:
   llvm::Error capture(llvm::function_ref<llvm::Error()> body);
   /// Enqueues the graph.
   llvm::Error replay();
+  void dropGraph();
 
   /// Marks a point of the stream; the time between two, in microseconds, once
   /// both have passed.

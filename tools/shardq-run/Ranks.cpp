@@ -234,6 +234,9 @@ static std::string runRank(const Program &program, const Signature &signature,
   // A rank that failed by itself tells the others, which would wait for it.
   if (!failure.empty())
     shardq_comm_abort(comm);
+  // The graph holds what belongs to the communicator.
+  if (gpu)
+    gpu->dropGraph();
   shardq_comm_destroy(comm);
   return failure;
 }
