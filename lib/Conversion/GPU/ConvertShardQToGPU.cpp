@@ -904,7 +904,7 @@ LogicalResult FunctionLowering::lowerExchange(Operation *op, Value predicate) {
   launch(branch.elseBlock()->getTerminator(), getKernelName(op) + "_wait",
          getExchangeShape(op), *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
-           emitFlagsKernel(k, signal, wait, args);
+           emitFlagsKernel(k, signal, args);
          });
   values.noteSignal(signal.getChannel());
   launch(then, getKernelName(wait), getExchangeShape(wait), *rows, operands,

@@ -405,7 +405,8 @@ static Value countRows(KernelBuilder &b, OpTy op, bool isSent, int64_t ranks,
                                        b.address(rows, b.index(0)));
 }
 
-/// `isSent` for each array of row counts that the function takes.
+/// `isSent` for each array of row counts that the function takes: of rows that
+/// this rank sends, else of those that it is sent.
 template <typename OpTy>
 static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
                      ArrayRef<bool> isSent, ValueRange args) {
@@ -427,9 +428,8 @@ static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
 }
 
 void mlir::shardq::emitFlagsKernel(KernelBuilder &b, SignalOp signal,
-                                   WaitOp wait, ValueRange args) {
-  emitFlag(b, signal, "shardq_device_signal", true, args);
-  emitFlag(b, wait, "shardq_device_wait", false, args);
+                                   ValueRange args) {
+  emitFlag(b, signal, "shardq_device_exchange", {true, false}, args);
 }
 
 void mlir::shardq::emitAnnounceKernel(KernelBuilder &b, SignalOp signal,
