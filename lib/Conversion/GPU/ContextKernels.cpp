@@ -1,0 +1,644 @@
+//===- ContextKernels.cpp - Own keys, and the merge of partial outputs ----===//
+
+#include "ContextKernels.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+static int64_t getRanks(Operation *op, FlatSymbolRefAttr mesh, StringRef axis) {
+  return lookupMeshAxis(op, mesh, axis).axis.getSize();
+}
+
+static Value divide(KernelBuilder &b, Value a, Value c) {
+  return arith::DivUIOp::create(b, a, c);
+}
+static Value remainder(KernelBuilder &b, Value a, Value c) {
+  return arith::RemUIOp::create(b, a, c);
+}
+
+//===----------------------------------------------------------------------===//
+// Lengths
+//===----------------------------------------------------------------------===//
+
+static void emitLocalLengthsKernel(KernelBuilder &b, LocalLengthsOp op,
+                                   ValueRange args) {
+  Value lengths = args[0], result = args[1], me = args[2];
+  int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
+  Value zero = b.index(0), run = b.index(op.getInterleave());
+  b.overGrid(zero, getCommonRows(b, op, args), [&](Value i) {
+    Value length = b.max(b.toIndex(b.load(lengths, i)), zero);
+    Value period = b.index(ranks * op.getInterleave());
+    Value base = b.mul(divide(b, length, period), run);
+    Value rest = b.sub(length, b.mul(base, b.index(ranks)));
+    Value own = b.max(zero, b.min(b.sub(rest, b.mul(me, run)), run));
+    b.store(b.toI32(b.add(base, own)), result, i);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Filter
+//===----------------------------------------------------------------------===//
+
+/// Columns of a thread, side by side: two loads of 16 bytes.
+static constexpr int64_t kColumns = 8;
+
+/// As many threads as a row takes, if it is known and not a long one.
+static int64_t getFilterThreads(FilterIndicesOp op) {
+  int64_t width = cast<MemRefType>(op.getIndices().getType()).getDimSize(1);
+  if (ShapedType::isDynamic(width))
+    return 256;
+  int64_t threads = llvm::divideCeil(width, kColumns);
+  return std::min<int64_t>(llvm::alignTo(threads, kWarp), 512);
+}
+
+namespace {
+
+/// A block takes a row, in passes of `kColumns` columns a thread.
+class Filter {
+public:
+  Filter(KernelBuilder &b, FilterIndicesOp op, ValueRange args);
+  void emit();
+
+private:
+  using Columns = SmallVector<Value>;
+
+  void filterRow(Value row);
+  Value filterPass(Value row, Value base, Value done);
+  Columns loadPositions(Value row, Value first);
+  Columns getSlots(const Columns &positions);
+  void storeInPlace(Value row, Value first, const Columns &slots);
+  Value compact(Value row, Value done, const Columns &slots,
+                const Columns &valid);
+  Value countPass(Value count, Value &before);
+  Value isWhole(Value first);
+
+  KernelBuilder &b;
+  FilterIndicesOp op;
+  int64_t ranks, passColumns;
+  bool hasTable;
+  bool isNarrow; // slots are i32
+  Value rows, indices, table, req, slots, counts, me;
+  Type slotType;
+  Value columns; // i32
+  Value aligned, noSlot;
+  Value staging, sums; // of the compacted form
+  Value request, requestKnown;
+};
+
+} // namespace
+
+Filter::Filter(KernelBuilder &b, FilterIndicesOp op, ValueRange args)
+    : b(b), op(op), ranks(getRanks(op, op.getMeshAttr(), op.getAxis())),
+      passColumns(kColumns * b.numThreads()), hasTable(op.getTable()),
+      rows(getCommonRows(b, op, args)), indices(args[0]) {
+  if (hasTable) {
+    table = args[1];
+    req = args[2];
+  }
+  slots = args[hasTable ? 3 : 1];
+  if (op.getNumOuts() == 2)
+    counts = args[hasTable ? 4 : 2];
+  me = b.toI32(args.back());
+  slotType = cast<MemRefType>(slots.getType()).getElementType();
+  isNarrow = slotType.isInteger(32);
+  columns = b.toI32(b.min(b.dim(indices, 1), b.dim(slots, 1)));
+  noSlot =
+      arith::ConstantIntOp::create(b, -1, slotType.getIntOrFloatBitWidth());
+}
+
+/// Whether 16 bytes at a time are right for a thread's columns from `first`.
+Value Filter::isWhole(Value first) {
+  auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
+  if (!ShapedType::isDynamic(width) && width % passColumns == 0)
+    return aligned;
+  return b.both(aligned, b.lessEqual(b.add(first, b.i32(kColumns)), columns));
+}
+
+Filter::Columns Filter::loadPositions(Value row, Value first) {
+  Type i32 = b.getI32Type();
+  return b.chooseAll(
+      isWhole(first),
+      [&] {
+        Columns loaded;
+        Value address = b.address(indices, {row, b.extend(first)});
+        for (int64_t i = 0; i < kColumns; i += 4)
+          llvm::append_range(loaded,
+                             b.loadSeveral(i32, 4, b.advance(address, 4 * i)));
+        return loaded;
+      },
+      [&] {
+        Columns loaded;
+        for (int64_t i = 0; i < kColumns; ++i) {
+          Value column = b.add(first, b.i32(i));
+          loaded.push_back(b.choose(
+              b.less(column, columns),
+              [&] { return b.load(indices, {row, b.extend(column)}); },
+              [&] { return b.i32(-1); }));
+        }
+        return loaded;
+      });
+}
+
+/// Slots of own positions, -1 for others. Positions are divided in 32 bits,
+/// which is most of the work; all table entries are loaded before the first is
+/// used.
+Filter::Columns Filter::getSlots(const Columns &positions) {
+  Value zero = b.i32(0);
+  Value interleave = b.i32(op.getInterleave()), count = b.i32(ranks);
+  int64_t blockSize = hasTable ? *op.getBlockSize() : 0;
+  bool isOneBlock = blockSize > std::numeric_limits<int32_t>::max();
+  Columns entries, insides;
+  for (Value position : positions) {
+    Value run = divide(b, position, interleave);
+    Value mine = b.both(b.lessEqual(zero, position),
+                        b.equal(remainder(b, run, count), me));
+    Value local = b.add(b.mul(divide(b, run, count), interleave),
+                        remainder(b, position, interleave));
+    if (!hasTable) {
+      entries.push_back(b.select(mine, local, b.i32(-1)));
+      continue;
+    }
+    Value block = isOneBlock ? zero : divide(b, local, b.i32(blockSize));
+    insides.push_back(isOneBlock ? local
+                                 : remainder(b, local, b.i32(blockSize)));
+    Value place = b.extend(block);
+    Value known =
+        b.both(b.both(mine, requestKnown), b.less(place, b.dim(table, 1)));
+    entries.push_back(b.choose(
+        known, [&] { return b.load(table, {request, place}); },
+        [&] { return b.i32(-1); }));
+  }
+  Columns result;
+  Type i64 = b.getI64Type();
+  for (auto [i, entry] : llvm::enumerate(entries)) {
+    if (!hasTable) {
+      result.push_back(isNarrow ? entry
+                                : Value(arith::ExtSIOp::create(b, i64, entry)));
+      continue;
+    }
+    Value start =
+        b.mul(arith::ExtSIOp::create(b, i64, entry),
+              arith::ConstantIntOp::create(b, op.getBlockStride(), 64));
+    Value slot = b.add(start, arith::ExtUIOp::create(b, i64, insides[i]));
+    Value valid = b.lessEqual(zero, entry);
+    if (isNarrow) {
+      Value limit = arith::ConstantIntOp::create(
+          b, std::numeric_limits<int32_t>::max(), 64);
+      valid = b.both(valid, b.lessEqual(slot, limit));
+      slot = arith::TruncIOp::create(b, slotType, slot);
+    }
+    result.push_back(b.select(valid, slot, noSlot));
+  }
+  return result;
+}
+
+void Filter::storeInPlace(Value row, Value first, const Columns &found) {
+  int64_t bytes = slotType.getIntOrFloatBitWidth() / 8, several = 16 / bytes;
+  b.when(
+      isWhole(first),
+      [&] {
+        Value address = b.address(slots, {row, b.extend(first)});
+        for (int64_t i = 0; i < kColumns; i += several)
+          b.storeSeveral(ArrayRef(found).slice(i, several),
+                         b.advance(address, bytes * i));
+      },
+      [&] {
+        for (int64_t i = 0; i < kColumns; ++i) {
+          Value column = b.add(first, b.i32(i));
+          b.when(b.less(column, columns),
+                 [&] { b.store(found[i], slots, {row, b.extend(column)}); });
+        }
+      });
+}
+
+/// Sums up a number of each thread: those of the threads before it, and of all.
+Value Filter::countPass(Value count, Value &before) {
+  Value lane = b.lane(), warp = b.warp(), last = b.i32(kWarp - 1);
+  Value sum = count;
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    Value other = b.shuffleUp(sum, distance);
+    sum = b.select(b.lessEqual(b.i32(distance), lane), b.add(sum, other), sum);
+  }
+  before = b.sub(sum, count);
+  int64_t numWarps = b.numThreads() / kWarp;
+  if (numWarps == 1)
+    return b.shuffleFrom(sum, last);
+  b.when(b.equal(lane, last), [&] { b.store(sum, sums, b.extend(warp)); });
+  b.barrier();
+  Value all = b.i32(0);
+  for (int64_t i = 0; i < numWarps; ++i) {
+    Value here = b.load(sums, b.index(i));
+    before = b.add(before, b.select(b.less(b.i32(i), warp), here, b.i32(0)));
+    all = b.add(all, here);
+  }
+  return all;
+}
+
+/// Writes valid slots behind the `done` that are there; returns how many there
+/// are then. They pass through shared memory, so that neighbours write to
+/// neighbours. All threads have read their positions by then: the slots may
+/// take the place of the indices.
+Value Filter::compact(Value row, Value done, const Columns &found,
+                      const Columns &valid) {
+  Value count = b.i32(0);
+  SmallVector<Value> offsets;
+  for (Value is : valid) {
+    offsets.push_back(count);
+    count = b.add(count, arith::ExtUIOp::create(b, b.getI32Type(), is));
+  }
+  Value before;
+  Value all = countPass(count, before);
+  for (auto [slot, is, offset] : llvm::zip_equal(found, valid, offsets)) {
+    Value at = b.extend(b.add(before, offset));
+    b.when(is, [&] { b.store(slot, staging, at); });
+  }
+  b.barrier();
+  // A row of one pass is filled up at once.
+  auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
+  bool isOnePass = !ShapedType::isDynamic(width) && width <= passColumns;
+  Value thread = b.threadI32();
+  if (!isOnePass) {
+    b.overThreads32(all, [&](Value i) {
+      b.store(b.load(staging, b.extend(i)), slots,
+              {row, b.extend(b.add(done, i))});
+    });
+    // The next pass's slots come after its own first barrier, unless it has
+    // none.
+    if (b.numThreads() == kWarp)
+      b.barrier();
+    return b.add(done, all);
+  }
+  for (int64_t i = 0; i < kColumns; ++i) {
+    Value column = b.add(thread, b.i32(i * b.numThreads()));
+    auto store = [&] {
+      Value slot = b.choose(
+          b.less(column, all),
+          [&] { return b.load(staging, b.extend(column)); },
+          [&] { return noSlot; });
+      b.store(slot, slots, {row, b.extend(column)});
+    };
+    if ((i + 1) * b.numThreads() <= width)
+      store();
+    else
+      b.when(b.less(column, columns), store);
+  }
+  if (b.numThreads() == kWarp)
+    b.barrier();
+  return all;
+}
+
+/// Returns how many slots there are up to the end of the pass.
+Value Filter::filterPass(Value row, Value base, Value done) {
+  Value first = b.add(base, b.mul(b.threadI32(), b.i32(kColumns)));
+  Columns found = getSlots(loadPositions(row, first));
+  Columns valid;
+  Value zero =
+      isNarrow ? b.i32(0) : Value(arith::ConstantIntOp::create(b, 0, 64));
+  for (Value slot : found)
+    valid.push_back(b.lessEqual(zero, slot));
+  if (!op.getInPlace())
+    return compact(row, done, found, valid);
+  storeInPlace(row, first, found);
+  if (!counts)
+    return done;
+  Value count = b.i32(0), before;
+  for (Value is : valid)
+    count = b.add(count, arith::ExtUIOp::create(b, b.getI32Type(), is));
+  Value all = countPass(count, before);
+  b.barrier();
+  return b.add(done, all);
+}
+
+void Filter::filterRow(Value row) {
+  if (hasTable) {
+    request = b.toIndex(b.load(req, row));
+    requestKnown = b.inRange(request, b.index(0), b.dim(table, 0));
+  }
+  auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
+  Value done = b.i32(0);
+  if (!ShapedType::isDynamic(width) && width <= passColumns) {
+    done = filterPass(row, b.i32(0), done);
+  } else {
+    Value passes =
+        divide(b, b.add(columns, b.i32(passColumns - 1)), b.i32(passColumns));
+    done = b.loop32(passes, done,
+                    [&](Value pass, ValueRange carried) -> SmallVector<Value> {
+                      Value base = b.mul(pass, b.i32(passColumns));
+                      return {filterPass(row, base, carried[0])};
+                    })
+               .front();
+    if (!op.getInPlace())
+      b.overThreads32(b.sub(columns, done), [&](Value i) {
+        b.store(noSlot, slots, {row, b.extend(b.add(done, i))});
+      });
+  }
+  if (counts)
+    b.when(b.equal(b.threadI32(), b.i32(0)),
+           [&] { b.store(done, counts, row); });
+}
+
+void Filter::emit() {
+  aligned = isAligned16(b, indices);
+  if (op.getInPlace())
+    aligned = b.both(aligned, isAligned16(b, slots));
+  else
+    staging = b.shared({passColumns}, slotType);
+  if (b.numThreads() > kWarp)
+    sums = b.shared({b.numThreads() / kWarp}, b.getI32Type());
+  b.overBlocks(b.index(0), rows, [&](Value row) { filterRow(row); });
+}
+
+//===----------------------------------------------------------------------===//
+// Merge
+//===----------------------------------------------------------------------===//
+
+/// Members whose LSEs and weights are kept in registers.
+static constexpr int64_t kUnrolledMembers = 16;
+
+namespace {
+
+/// A block takes a head of a row.
+class Merge {
+public:
+  Merge(KernelBuilder &b, MergeLseOp op, ValueRange args);
+  void emit();
+
+private:
+  using Body =
+      llvm::function_ref<SmallVector<Value>(Value, ValueRange carried)>;
+
+  void mergeHead();
+  void mergeChunks(int64_t unit);
+  SmallVector<Value> overMembers(ValueRange inits, Body body);
+  Value loadLse(Value member);
+  Value getLse(Value member);
+  Value getWeight(Value member);
+  Value takesPart(Value lse);
+  Value load(Value member, Value chunk, int64_t unit);
+  SmallVector<Value> widen(Value piece, int64_t unit);
+  void store(ArrayRef<Value> sums, Value chunk, int64_t unit);
+
+  KernelBuilder &b;
+  MergeLseOp op;
+  Value inbox, out, merged, aligned;
+  int64_t ranks, heads, values, elementBytes;
+  Type element;
+  Value rows; // of a member
+  bool isUnrolled;
+  // Of the head at hand.
+  Value row, head, present, top, divisor, isEmpty;
+  SmallVector<Value> lses, weights;
+};
+
+} // namespace
+
+Merge::Merge(KernelBuilder &b, MergeLseOp op, ValueRange args)
+    : b(b), op(op), inbox(args[0]), out(args[1]),
+      ranks(getRanks(op, op.getMeshAttr(), op.getAxis())),
+      isUnrolled(ranks <= kUnrolledMembers) {
+  if (op.getMerged())
+    merged = args[2];
+  auto type = cast<MemRefType>(out.getType());
+  heads = type.getDimSize(1);
+  values = type.getDimSize(2);
+  element = type.getElementType();
+  elementBytes = element.getIntOrFloatBitWidth() / 8;
+}
+
+static Value infinity(KernelBuilder &b, bool isNegative) {
+  double value = std::numeric_limits<double>::infinity();
+  return b.f32(isNegative ? -value : value);
+}
+
+/// `body` in ascending rank order, with what it returned for the one before.
+SmallVector<Value> Merge::overMembers(ValueRange inits, Body body) {
+  if (!isUnrolled)
+    return b.loop(b.index(0), b.index(ranks), inits, body);
+  SmallVector<Value> carried(inits);
+  for (int64_t i = 0; i < ranks; ++i)
+    carried = body(b.index(i), carried);
+  return carried;
+}
+
+/// The LSE behind a head's values; NaN and +inf become -inf. Rows that types
+/// promise and nobody sent are empty.
+Value Merge::loadLse(Value member) {
+  Value at = b.add(b.mul(member, rows), row);
+  Value found = b.choose(
+      present,
+      [&]() -> Value {
+        auto word = [&](int64_t index) {
+          return b.address(inbox, {at, head, b.index(values + index)});
+        };
+        if (elementBytes == 4)
+          return b.loadAt(b.getF32Type(), word(0));
+        // Rows may be aligned by their elements only.
+        SmallVector<Value> halves;
+        for (int64_t i = 0; i < 2; ++i)
+          halves.push_back(arith::ExtUIOp::create(
+              b, b.getI32Type(), b.loadAt(b.getI16Type(), word(i))));
+        return b.bits(b.getF32Type(),
+                      b.bitOr(b.shiftLeft(halves[1], 16), halves[0]));
+      },
+      [&] { return infinity(b, true); });
+  Value known = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, found,
+                                      infinity(b, false));
+  return b.select(known, found, infinity(b, true));
+}
+
+static int64_t getConstant(Value index) { return *getConstantIntValue(index); }
+
+Value Merge::getLse(Value member) {
+  return isUnrolled ? lses[getConstant(member)] : loadLse(member);
+}
+
+Value Merge::takesPart(Value lse) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, lse,
+                               infinity(b, true));
+}
+
+/// The maximum is subtracted before the base is converted: the other order
+/// loses bits of large LSEs.
+Value Merge::getWeight(Value member) {
+  if (isUnrolled && !weights.empty())
+    return weights[getConstant(member)];
+  bool isBaseTwo = op.getLseBase() == LseBase::Two;
+  Value lse = getLse(member);
+  Value power =
+      b.mul(b.sub(lse, top), b.f32(isBaseTwo ? 1.0 : llvm::numbers::log2e));
+  return b.select(takesPart(lse), b.exp2(power), b.f32(0.0));
+}
+
+/// A piece of a member's values; zeros, and nothing is read, of an empty one.
+Value Merge::load(Value member, Value chunk, int64_t unit) {
+  Type type = unit == 16 ? Type(VectorType::get({4}, b.getI32Type()))
+                         : Type(b.getIntegerType(8 * unit));
+  return b.choose(
+      takesPart(getLse(member)),
+      [&] {
+        Value at = b.add(b.mul(member, rows), row);
+        Value address = b.address(inbox, {at, head, b.index(0)});
+        return b.loadAt(type, b.advance(address, b.mul(chunk, b.index(unit))));
+      },
+      [&] { return LLVM::ZeroOp::create(b, type); });
+}
+
+/// The numbers of a piece, as f32.
+SmallVector<Value> Merge::widen(Value piece, int64_t unit) {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  SmallVector<Value> words{piece}, numbers;
+  if (unit == 16) {
+    words.clear();
+    for (int64_t i = 0; i < 4; ++i)
+      words.push_back(LLVM::ExtractElementOp::create(b, piece, b.i32(i)));
+  } else if (unit == 2) {
+    words[0] = arith::ExtUIOp::create(b, i32, piece);
+  }
+  for (Value word : words) {
+    if (element.isF32()) {
+      numbers.push_back(b.bits(f32, word));
+    } else if (element.isBF16()) {
+      numbers.push_back(b.bits(f32, b.shiftLeft(word, 16)));
+      numbers.push_back(
+          b.bits(f32, b.bitAnd(word, b.i32(int32_t(0xffff0000)))));
+    } else {
+      Value pair = b.bits(VectorType::get({2}, element), word);
+      for (int64_t i = 0; i < 2; ++i)
+        numbers.push_back(arith::ExtFOp::create(
+            b, f32,
+            LLVM::ExtractElementOp::create(b, pair, b.i32(i)).getResult()));
+    }
+  }
+  numbers.truncate(unit / elementBytes);
+  return numbers;
+}
+
+void Merge::store(ArrayRef<Value> sums, Value chunk, int64_t unit) {
+  SmallVector<Value> words;
+  if (element.isF32())
+    for (Value sum : sums)
+      words.push_back(b.bits(b.getI32Type(), sum));
+  else if (sums.size() == 1)
+    words.push_back(arith::TruncIOp::create(
+        b, b.getI16Type(), b.pack(element, sums[0], b.f32(0.0))));
+  else
+    for (size_t i = 0; i < sums.size(); i += 2)
+      words.push_back(b.pack(element, sums[i], sums[i + 1]));
+  Value address = b.address(out, {row, head, b.index(0)});
+  b.storeSeveral(words, b.advance(address, b.mul(chunk, b.index(unit))));
+}
+
+void Merge::mergeChunks(int64_t unit) {
+  int64_t numbers = unit / elementBytes;
+  Value inverse = arith::DivFOp::create(b, b.f32(1.0), divisor);
+  b.overThreads(b.index(0), b.index(values / numbers), [&](Value chunk) {
+    // Of all members before the first is used.
+    SmallVector<Value> pieces;
+    if (isUnrolled)
+      for (int64_t i = 0; i < ranks; ++i)
+        pieces.push_back(load(b.index(i), chunk, unit));
+    SmallVector<Value> zeros(numbers, b.f32(0.0));
+    SmallVector<Value> sums = overMembers(
+        zeros, [&](Value member, ValueRange carried) -> SmallVector<Value> {
+          Value piece = isUnrolled ? pieces[getConstant(member)]
+                                   : load(member, chunk, unit);
+          Value weight = getWeight(member);
+          SmallVector<Value> next;
+          for (auto [sum, number] :
+               llvm::zip_equal(carried, widen(piece, unit)))
+            next.push_back(b.multiplyAdd(weight, number, sum));
+          return next;
+        });
+    for (Value &sum : sums)
+      sum = b.mul(sum, inverse);
+    store(sums, chunk, unit);
+  });
+}
+
+void Merge::mergeHead() {
+  // A rank beside the others: their LSEs are on their way before any is used.
+  lses.clear();
+  weights.clear();
+  if (isUnrolled)
+    for (int64_t i = 0; i < ranks; ++i)
+      lses.push_back(loadLse(b.index(i)));
+  top =
+      overMembers(infinity(b, true),
+                  [&](Value member, ValueRange carried) -> SmallVector<Value> {
+                    return {b.max(carried[0], getLse(member))};
+                  })
+          .front();
+  SmallVector<Value> found;
+  Value total =
+      overMembers(b.f32(0.0),
+                  [&](Value member, ValueRange carried) -> SmallVector<Value> {
+                    found.push_back(getWeight(member));
+                    return {b.add(carried[0], found.back())};
+                  })
+          .front();
+  weights = std::move(found);
+  isEmpty =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, b.f32(0.0));
+  divisor = b.select(isEmpty, b.f32(1.0), total);
+  if (values * elementBytes % 16 == 0)
+    b.when(
+        aligned, [&] { mergeChunks(16); }, [&] { mergeChunks(elementBytes); });
+  else
+    mergeChunks(elementBytes);
+  if (!merged)
+    return;
+  bool isBaseTwo = op.getLseBase() == LseBase::Two;
+  b.when(b.equal(b.thread(), b.index(0)), [&] {
+    Value log = b.log2(divisor);
+    if (!isBaseTwo)
+      log = b.mul(log, b.f32(llvm::numbers::ln2));
+    b.storeF32(b.select(isEmpty, infinity(b, true), b.add(top, log)), merged,
+               {row, head});
+  });
+}
+
+void Merge::emit() {
+  rows = divide(b, b.dim(inbox, 0), b.index(ranks));
+  aligned = b.both(isAligned16(b, inbox), isAligned16(b, out));
+  Value numHeads = b.index(heads);
+  Value count = b.dim(out, 0);
+  if (merged)
+    count = b.min(count, b.dim(merged, 0));
+  b.overBlocks(b.index(0), b.mul(count, numHeads), [&](Value task) {
+    row = divide(b, task, numHeads);
+    head = remainder(b, task, numHeads);
+    present = b.less(row, rows);
+    mergeHead();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// All of them
+//===----------------------------------------------------------------------===//
+
+KernelShape mlir::shardq::getContextShape(Operation *op) {
+  KernelShape shape;
+  if (isa<LocalLengthsOp>(op))
+    shape.rowsPerBlock = shape.threads;
+  if (auto filter = dyn_cast<FilterIndicesOp>(op))
+    shape.threads = getFilterThreads(filter);
+  if (auto merge = dyn_cast<MergeLseOp>(op)) {
+    auto type = cast<MemRefType>(merge.getOut().getType());
+    int64_t bytes = type.getDimSize(2) * type.getElementTypeBitWidth() / 8;
+    shape.threads = std::clamp<int64_t>(
+        llvm::alignTo(llvm::divideCeil(bytes, 16), kWarp), kWarp, 256);
+    shape.blocksPerRow = type.getDimSize(1);
+  }
+  return shape;
+}
+
+void mlir::shardq::emitContextKernel(KernelBuilder &b, Operation *op,
+                                     ValueRange args) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](LocalLengthsOp op) { emitLocalLengthsKernel(b, op, args); })
+      .Case([&](FilterIndicesOp op) { Filter(b, op, args).emit(); })
+      .Case([&](MergeLseOp op) { Merge(b, op, args).emit(); });
+}
