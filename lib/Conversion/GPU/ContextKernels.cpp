@@ -54,6 +54,13 @@ static int64_t getFilterThreads(FilterIndicesOp op) {
   return std::min<int64_t>(llvm::alignTo(threads, kWarp), 512);
 }
 
+/// Slots of a pass, which the compacted form collects in shared memory.
+static int64_t getStagingBytes(FilterIndicesOp op, int64_t threads) {
+  return op.getInPlace() ? 0
+                         : threads * kColumns *
+                               op.getOutType(0).getElementTypeBitWidth() / 8;
+}
+
 namespace {
 
 /// A block takes a row, in passes of `kColumns` columns a thread.
@@ -84,7 +91,7 @@ private:
   Type slotType;
   Value columns; // i32
   Value aligned, noSlot;
-  Value staging, sums; // of the compacted form
+  Value staging, sums; // in shared memory
   Value request, requestKnown;
 };
 
@@ -226,11 +233,14 @@ Value Filter::countPass(Value count, Value &before) {
   int64_t numWarps = b.numThreads() / kWarp;
   if (numWarps == 1)
     return b.shuffleFrom(sum, last);
-  b.when(b.equal(lane, last), [&] { b.store(sum, sums, b.extend(warp)); });
+  auto word = [&](Value index) {
+    return b.advance(sums, b.mul(index, b.i32(4)));
+  };
+  b.when(b.equal(lane, last), [&] { b.storeAt(sum, word(warp)); });
   b.barrier();
   Value all = b.i32(0);
   for (int64_t i = 0; i < numWarps; ++i) {
-    Value here = b.load(sums, b.index(i));
+    Value here = b.loadAt(b.getI32Type(), word(b.i32(i)));
     before = b.add(before, b.select(b.less(b.i32(i), warp), here, b.i32(0)));
     all = b.add(all, here);
   }
@@ -243,6 +253,10 @@ Value Filter::countPass(Value count, Value &before) {
 /// take the place of the indices.
 Value Filter::compact(Value row, Value done, const Columns &found,
                       const Columns &valid) {
+  int64_t bytes = slotType.getIntOrFloatBitWidth() / 8;
+  auto staged = [&](Value index) {
+    return b.advance(staging, b.mul(index, b.i32(bytes)));
+  };
   Value count = b.i32(0);
   SmallVector<Value> offsets;
   for (Value is : valid) {
@@ -252,8 +266,8 @@ Value Filter::compact(Value row, Value done, const Columns &found,
   Value before;
   Value all = countPass(count, before);
   for (auto [slot, is, offset] : llvm::zip_equal(found, valid, offsets)) {
-    Value at = b.extend(b.add(before, offset));
-    b.when(is, [&] { b.store(slot, staging, at); });
+    Value at = b.add(before, offset);
+    b.when(is, [&] { b.storeAt(slot, staged(at)); });
   }
   b.barrier();
   // A row of one pass is filled up at once.
@@ -262,7 +276,7 @@ Value Filter::compact(Value row, Value done, const Columns &found,
   Value thread = b.threadI32();
   if (!isOnePass) {
     b.overThreads32(all, [&](Value i) {
-      b.store(b.load(staging, b.extend(i)), slots,
+      b.store(b.loadAt(slotType, staged(i)), slots,
               {row, b.extend(b.add(done, i))});
     });
     // The next pass's slots come after its own first barrier, unless it has
@@ -276,7 +290,7 @@ Value Filter::compact(Value row, Value done, const Columns &found,
     auto store = [&] {
       Value slot = b.choose(
           b.less(column, all),
-          [&] { return b.load(staging, b.extend(column)); },
+          [&] { return b.loadAt(slotType, staged(column)); },
           [&] { return noSlot; });
       b.store(slot, slots, {row, b.extend(column)});
     };
@@ -344,10 +358,8 @@ void Filter::emit() {
   aligned = isAligned16(b, indices);
   if (op.getInPlace())
     aligned = b.both(aligned, isAligned16(b, slots));
-  else
-    staging = b.shared({passColumns}, slotType);
-  if (b.numThreads() > kWarp)
-    sums = b.shared({b.numThreads() / kWarp}, b.getI32Type());
+  staging = b.address(b.dynamicShared(), b.index(0));
+  sums = b.advance(staging, getStagingBytes(op, b.numThreads()));
   b.overBlocks(b.index(0), rows, [&](Value row) { filterRow(row); });
 }
 
@@ -623,8 +635,13 @@ KernelShape mlir::shardq::getContextShape(Operation *op) {
   KernelShape shape;
   if (isa<LocalLengthsOp>(op))
     shape.rowsPerBlock = shape.threads;
-  if (auto filter = dyn_cast<FilterIndicesOp>(op))
+  if (auto filter = dyn_cast<FilterIndicesOp>(op)) {
     shape.threads = getFilterThreads(filter);
+    // Behind it a sum of each warp. Not static memory: of that LLVM believes
+    // more about the alignment than it tells ptxas.
+    shape.dynamicShared =
+        getStagingBytes(filter, shape.threads) + 4 * shape.threads / kWarp;
+  }
   if (auto merge = dyn_cast<MergeLseOp>(op)) {
     auto type = cast<MemRefType>(merge.getOut().getType());
     int64_t bytes = type.getDimSize(2) * type.getElementTypeBitWidth() / 8;
