@@ -753,7 +753,39 @@ def times(suite):
             table.append((f"{name} {rows}x{width} {kind}", f"{ms:.3f} ms",
                           f"torch.topk {base:.3f} ms, {base / ms:.1f}x"))
 
+    def filter_(name, rows, positions):
+        case = {c.name: c for c in cases.FILTER}[name]
+        indices = torch.stack([torch.randperm(positions, device="cuda")[:case.width]
+                               for _ in range(rows)]).to(torch.int32).sort(1).values.contiguous()
+        blocks = -(-positions // case.block)
+        table_ = torch.randperm(blocks, device="cuda").to(torch.int32)[None].contiguous()
+        req = torch.zeros(rows, dtype=torch.int32, device="cuda")
+        slots, counts = torch.empty_like(indices), torch.empty_like(req)
+        words = [x for t in (indices, table_, req, slots, counts) for x in describe(t)] + [0]
+        ms = measure(lambda: suite.launch(name, rows, words))
+        table.append((f"{name} rows={rows}", f"{1000 * ms:.2f} us",
+                      f"{2 * rows * case.width * 4 / ms / 1e6:.0f} GB/s"))
+
+    def merge(name, rows):
+        case = {c.name: c for c in cases.MERGE}[name]
+        inbox = torch.randn(case.ranks * rows, case.heads, case.value + 8, device="cuda",
+                            dtype=torch.bfloat16)
+        # Of all members LSEs of a like size.
+        inbox.view(torch.float32)[..., case.value // 2] = torch.rand(
+            case.ranks * rows, case.heads, device="cuda")
+        out = torch.empty(rows, case.heads, case.value, device="cuda", dtype=torch.bfloat16)
+        words = [*describe(inbox), *describe(out)]
+        merged = torch.empty(rows, case.heads, device="cuda")
+        words += describe(merged) if case.merged else []
+        ms = measure(lambda: suite.launch(name, rows, words))
+        moved = 2 * (inbox.numel() + out.numel())
+        table.append((f"{name} rows={rows}", f"{1000 * ms:.2f} us", f"{moved / ms / 1e6:.0f} GB/s"))
+
     for run, *args in (
+            *((filter_, name, rows, 32768) for name in ("filter_2048", "filter_2048_one")
+              for rows in (1, 128, 8192)),
+            *((merge, "merge_2_h32", rows) for rows in (1, 128, 4096)),
+            *((merge, "merge_8", rows) for rows in (1, 128, 4096)),
             (attention, "mla_h128", 512, 2048, 32768),
             (attention, "mla_h16", 4096, 2048, 32768),
             (attention, "mla_h64", 4096, 2048, 32768),
