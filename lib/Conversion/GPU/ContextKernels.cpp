@@ -75,8 +75,10 @@ private:
   void filterRow(Value row);
   Value filterPass(Value row, Value base, Value done);
   Columns loadPositions(Value row, Value first);
-  Columns getSlots(const Columns &positions);
-  void storeInPlace(Value row, Value first, const Columns &slots);
+  void getSlots(const Columns &positions, Columns &found, Columns &valid);
+  void findSlots(const Columns &locals, Columns &found, Columns &valid);
+  void storeInPlace(Value row, Value first, Columns found,
+                    const Columns &valid);
   Value compact(Value row, Value done, const Columns &slots,
                 const Columns &valid);
   Value countPass(Value count, Value &before);
@@ -91,8 +93,8 @@ private:
   Type slotType;
   Value columns; // i32
   Value aligned, noSlot;
-  Value staging, sums; // in shared memory
-  Value request, requestKnown;
+  Value staging, sums;        // in shared memory
+  Value request, knownBlocks; // of the row at hand; i32
 };
 
 } // namespace
@@ -149,60 +151,67 @@ Filter::Columns Filter::loadPositions(Value row, Value first) {
       });
 }
 
-/// Slots of own positions, -1 for others. Positions are divided in 32 bits,
-/// which is most of the work; all table entries are loaded before the first is
-/// used.
-Filter::Columns Filter::getSlots(const Columns &positions) {
+/// Slots of positions, and whether they are own ones. Divisions are of 32 bits,
+/// since computing is most of the work; all table entries are loaded before the
+/// first is used.
+void Filter::getSlots(const Columns &positions, Columns &found,
+                      Columns &valid) {
   Value zero = b.i32(0);
   Value interleave = b.i32(op.getInterleave()), count = b.i32(ranks);
-  int64_t blockSize = hasTable ? *op.getBlockSize() : 0;
-  bool isOneBlock = blockSize > std::numeric_limits<int32_t>::max();
-  Columns entries, insides;
+  Columns locals;
   for (Value position : positions) {
     Value run = divide(b, position, interleave);
-    Value mine = b.both(b.lessEqual(zero, position),
-                        b.equal(remainder(b, run, count), me));
-    Value local = b.add(b.mul(divide(b, run, count), interleave),
-                        remainder(b, position, interleave));
-    if (!hasTable) {
-      entries.push_back(b.select(mine, local, b.i32(-1)));
-      continue;
-    }
-    Value block = isOneBlock ? zero : divide(b, local, b.i32(blockSize));
-    insides.push_back(isOneBlock ? local
-                                 : remainder(b, local, b.i32(blockSize)));
-    Value place = b.extend(block);
-    Value known =
-        b.both(b.both(mine, requestKnown), b.less(place, b.dim(table, 1)));
-    entries.push_back(b.choose(
-        known, [&] { return b.load(table, {request, place}); },
-        [&] { return b.i32(-1); }));
+    valid.push_back(b.both(b.lessEqual(zero, position),
+                           b.equal(remainder(b, run, count), me)));
+    locals.push_back(b.add(b.mul(divide(b, run, count), interleave),
+                           remainder(b, position, interleave)));
   }
-  Columns result;
-  Type i64 = b.getI64Type();
-  for (auto [i, entry] : llvm::enumerate(entries)) {
-    if (!hasTable) {
-      result.push_back(isNarrow ? entry
-                                : Value(arith::ExtSIOp::create(b, i64, entry)));
-      continue;
-    }
-    Value start =
-        b.mul(arith::ExtSIOp::create(b, i64, entry),
-              arith::ConstantIntOp::create(b, op.getBlockStride(), 64));
-    Value slot = b.add(start, arith::ExtUIOp::create(b, i64, insides[i]));
-    Value valid = b.lessEqual(zero, entry);
-    if (isNarrow) {
-      Value limit = arith::ConstantIntOp::create(
-          b, std::numeric_limits<int32_t>::max(), 64);
-      valid = b.both(valid, b.lessEqual(slot, limit));
-      slot = arith::TruncIOp::create(b, slotType, slot);
-    }
-    result.push_back(b.select(valid, slot, noSlot));
+  if (hasTable) {
+    findSlots(locals, found, valid);
+    return;
   }
-  return result;
+  for (Value local : locals)
+    found.push_back(
+        isNarrow ? local : Value(arith::ExtUIOp::create(b, slotType, local)));
 }
 
-void Filter::storeInPlace(Value row, Value first, const Columns &found) {
+/// Through the table, which holds `knownBlocks` blocks of the request.
+void Filter::findSlots(const Columns &locals, Columns &found, Columns &valid) {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  bool isOneBlock = *op.getBlockSize() > most;
+  Value blockSize = b.i32(*op.getBlockSize());
+  Columns entries;
+  for (auto [local, isOwn] : llvm::zip_equal(locals, valid)) {
+    Value block = isOneBlock ? b.i32(0) : divide(b, local, blockSize);
+    Value known = b.both(isOwn, b.unsignedLess(block, knownBlocks));
+    entries.push_back(b.choose(
+        known, [&] { return b.load(table, {request, b.extend(block)}); },
+        [&] { return b.i32(-1); }));
+  }
+  for (auto [local, isOwn, entry] : llvm::zip_equal(locals, valid, entries)) {
+    Value inside = isOneBlock ? local : remainder(b, local, blockSize);
+    if (!isNarrow) {
+      Value start =
+          b.mul(arith::ExtSIOp::create(b, slotType, entry),
+                arith::ConstantIntOp::create(b, op.getBlockStride(), 64));
+      found.push_back(
+          b.add(start, arith::ExtUIOp::create(b, slotType, inside)));
+      isOwn = b.lessEqual(b.i32(0), entry);
+      continue;
+    }
+    // With an entry up to the limit, which none below zero is, the sum fits 32
+    // bits, of which the highest then says that the slot does not fit 31.
+    Value limit = b.i32(most / op.getBlockStride() + 1);
+    found.push_back(b.add(b.mul(entry, b.i32(op.getBlockStride())), inside));
+    isOwn = b.both(b.unsignedLess(entry, limit),
+                   b.lessEqual(b.i32(0), found.back()));
+  }
+}
+
+void Filter::storeInPlace(Value row, Value first, Columns found,
+                          const Columns &valid) {
+  for (auto [slot, isOwn] : llvm::zip_equal(found, valid))
+    slot = b.select(isOwn, slot, noSlot);
   int64_t bytes = slotType.getIntOrFloatBitWidth() / 8, several = 16 / bytes;
   b.when(
       isWhole(first),
@@ -307,15 +316,11 @@ Value Filter::compact(Value row, Value done, const Columns &found,
 /// Returns how many slots there are up to the end of the pass.
 Value Filter::filterPass(Value row, Value base, Value done) {
   Value first = b.add(base, b.mul(b.threadI32(), b.i32(kColumns)));
-  Columns found = getSlots(loadPositions(row, first));
-  Columns valid;
-  Value zero =
-      isNarrow ? b.i32(0) : Value(arith::ConstantIntOp::create(b, 0, 64));
-  for (Value slot : found)
-    valid.push_back(b.lessEqual(zero, slot));
+  Columns found, valid;
+  getSlots(loadPositions(row, first), found, valid);
   if (!op.getInPlace())
     return compact(row, done, found, valid);
-  storeInPlace(row, first, found);
+  storeInPlace(row, first, found, valid);
   if (!counts)
     return done;
   Value count = b.i32(0), before;
@@ -329,7 +334,10 @@ Value Filter::filterPass(Value row, Value base, Value done) {
 void Filter::filterRow(Value row) {
   if (hasTable) {
     request = b.toIndex(b.load(req, row));
-    requestKnown = b.inRange(request, b.index(0), b.dim(table, 0));
+    Value blocks =
+        b.min(b.dim(table, 1), b.index(std::numeric_limits<int32_t>::max()));
+    knownBlocks = b.select(b.inRange(request, b.index(0), b.dim(table, 0)),
+                           b.toI32(blocks), b.i32(0));
   }
   auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
   Value done = b.i32(0);
@@ -637,6 +645,10 @@ KernelShape mlir::shardq::getContextShape(Operation *op) {
     shape.rowsPerBlock = shape.threads;
   if (auto filter = dyn_cast<FilterIndicesOp>(op)) {
     shape.threads = getFilterThreads(filter);
+    // Memory takes many rows at a time to be busy; what a block finds out
+    // before its first row is worth several.
+    shape.residentBlocks = std::min<int64_t>(16, 1280 / shape.threads);
+    shape.maxBlocks = 3 * 132 * shape.residentBlocks;
     // Behind it a sum of each warp. Not static memory: of that LLVM believes
     // more about the alignment than it tells ptxas.
     shape.dynamicShared =
