@@ -390,26 +390,29 @@ private:
   using Body =
       llvm::function_ref<SmallVector<Value>(Value, ValueRange carried)>;
 
+  void mergeHeads(int64_t pieceBytes);
   void mergeHead();
-  void mergeChunks(int64_t unit);
+  void mergePieces();
   SmallVector<Value> overMembers(ValueRange inits, Body body);
+  Value addressOf(Value member);
   Value loadLse(Value member);
   Value getLse(Value member);
   Value getWeight(Value member);
   Value takesPart(Value lse);
-  Value load(Value member, Value chunk, int64_t unit);
-  SmallVector<Value> widen(Value piece, int64_t unit);
-  void store(ArrayRef<Value> sums, Value chunk, int64_t unit);
+  Value load(Value member, Value piece);
+  SmallVector<Value> widen(Value piece);
+  void store(ArrayRef<Value> sums, Value piece);
 
   KernelBuilder &b;
   MergeLseOp op;
-  Value inbox, out, merged, aligned;
+  Value inbox, out, merged;
   int64_t ranks, heads, values, elementBytes;
   Type element;
-  Value rows; // of a member
+  Value rows, memberBytes; // of a member
   bool isUnrolled;
+  int64_t unit = 0; // bytes of a piece: 16, or an element's
   // Of the head at hand.
-  Value row, head, present, top, divisor, isEmpty;
+  Value row, head, present, first, top, divisor, isEmpty;
   SmallVector<Value> lses, weights;
 };
 
@@ -443,23 +446,26 @@ SmallVector<Value> Merge::overMembers(ValueRange inits, Body body) {
   return carried;
 }
 
+/// Of a member's values of the head.
+Value Merge::addressOf(Value member) {
+  return b.advance(first, b.mul(member, memberBytes));
+}
+
 /// The LSE behind a head's values; NaN and +inf become -inf. Rows that types
 /// promise and nobody sent are empty.
 Value Merge::loadLse(Value member) {
-  Value at = b.add(b.mul(member, rows), row);
   Value found = b.choose(
       present,
       [&]() -> Value {
-        auto word = [&](int64_t index) {
-          return b.address(inbox, {at, head, b.index(values + index)});
-        };
-        if (elementBytes == 4)
-          return b.loadAt(b.getF32Type(), word(0));
-        // Rows may be aligned by their elements only.
+        Value address = b.advance(addressOf(member), values * elementBytes);
+        if (unit >= 4)
+          return b.loadAt(b.getF32Type(), address);
+        // Rows are aligned by their elements only.
         SmallVector<Value> halves;
         for (int64_t i = 0; i < 2; ++i)
           halves.push_back(arith::ExtUIOp::create(
-              b, b.getI32Type(), b.loadAt(b.getI16Type(), word(i))));
+              b, b.getI32Type(),
+              b.loadAt(b.getI16Type(), b.advance(address, 2 * i))));
         return b.bits(b.getF32Type(),
                       b.bitOr(b.shiftLeft(halves[1], 16), halves[0]));
       },
@@ -493,21 +499,20 @@ Value Merge::getWeight(Value member) {
 }
 
 /// A piece of a member's values; zeros, and nothing is read, of an empty one.
-Value Merge::load(Value member, Value chunk, int64_t unit) {
+Value Merge::load(Value member, Value piece) {
   Type type = unit == 16 ? Type(VectorType::get({4}, b.getI32Type()))
                          : Type(b.getIntegerType(8 * unit));
   return b.choose(
       takesPart(getLse(member)),
       [&] {
-        Value at = b.add(b.mul(member, rows), row);
-        Value address = b.address(inbox, {at, head, b.index(0)});
-        return b.loadAt(type, b.advance(address, b.mul(chunk, b.index(unit))));
+        return b.loadAt(
+            type, b.advance(addressOf(member), b.mul(piece, b.index(unit))));
       },
       [&] { return LLVM::ZeroOp::create(b, type); });
 }
 
 /// The numbers of a piece, as f32.
-SmallVector<Value> Merge::widen(Value piece, int64_t unit) {
+SmallVector<Value> Merge::widen(Value piece) {
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   SmallVector<Value> words{piece}, numbers;
   if (unit == 16) {
@@ -536,7 +541,7 @@ SmallVector<Value> Merge::widen(Value piece, int64_t unit) {
   return numbers;
 }
 
-void Merge::store(ArrayRef<Value> sums, Value chunk, int64_t unit) {
+void Merge::store(ArrayRef<Value> sums, Value piece) {
   SmallVector<Value> words;
   if (element.isF32())
     for (Value sum : sums)
@@ -548,33 +553,32 @@ void Merge::store(ArrayRef<Value> sums, Value chunk, int64_t unit) {
     for (size_t i = 0; i < sums.size(); i += 2)
       words.push_back(b.pack(element, sums[i], sums[i + 1]));
   Value address = b.address(out, {row, head, b.index(0)});
-  b.storeSeveral(words, b.advance(address, b.mul(chunk, b.index(unit))));
+  b.storeSeveral(words, b.advance(address, b.mul(piece, b.index(unit))));
 }
 
-void Merge::mergeChunks(int64_t unit) {
+void Merge::mergePieces() {
   int64_t numbers = unit / elementBytes;
-  Value inverse = arith::DivFOp::create(b, b.f32(1.0), divisor);
-  b.overThreads(b.index(0), b.index(values / numbers), [&](Value chunk) {
+  b.overThreads(b.index(0), b.index(values / numbers), [&](Value piece) {
     // Of all members before the first is used.
     SmallVector<Value> pieces;
     if (isUnrolled)
       for (int64_t i = 0; i < ranks; ++i)
-        pieces.push_back(load(b.index(i), chunk, unit));
+        pieces.push_back(load(b.index(i), piece));
     SmallVector<Value> zeros(numbers, b.f32(0.0));
     SmallVector<Value> sums = overMembers(
         zeros, [&](Value member, ValueRange carried) -> SmallVector<Value> {
-          Value piece = isUnrolled ? pieces[getConstant(member)]
-                                   : load(member, chunk, unit);
+          Value theirs =
+              isUnrolled ? pieces[getConstant(member)] : load(member, piece);
           Value weight = getWeight(member);
           SmallVector<Value> next;
-          for (auto [sum, number] :
-               llvm::zip_equal(carried, widen(piece, unit)))
+          for (auto [sum, number] : llvm::zip_equal(carried, widen(theirs)))
             next.push_back(b.multiplyAdd(weight, number, sum));
           return next;
         });
+    Value inverse = arith::DivFOp::create(b, b.f32(1.0), divisor);
     for (Value &sum : sums)
       sum = b.mul(sum, inverse);
-    store(sums, chunk, unit);
+    store(sums, piece);
   });
 }
 
@@ -603,11 +607,7 @@ void Merge::mergeHead() {
   isEmpty =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, b.f32(0.0));
   divisor = b.select(isEmpty, b.f32(1.0), total);
-  if (values * elementBytes % 16 == 0)
-    b.when(
-        aligned, [&] { mergeChunks(16); }, [&] { mergeChunks(elementBytes); });
-  else
-    mergeChunks(elementBytes);
+  mergePieces();
   if (!merged)
     return;
   bool isBaseTwo = op.getLseBase() == LseBase::Two;
@@ -620,9 +620,8 @@ void Merge::mergeHead() {
   });
 }
 
-void Merge::emit() {
-  rows = divide(b, b.dim(inbox, 0), b.index(ranks));
-  aligned = b.both(isAligned16(b, inbox), isAligned16(b, out));
+void Merge::mergeHeads(int64_t pieceBytes) {
+  unit = pieceBytes;
   Value numHeads = b.index(heads);
   Value count = b.dim(out, 0);
   if (merged)
@@ -631,8 +630,21 @@ void Merge::emit() {
     row = divide(b, task, numHeads);
     head = remainder(b, task, numHeads);
     present = b.less(row, rows);
+    first = b.address(inbox, {row, head, b.index(0)});
     mergeHead();
   });
+}
+
+void Merge::emit() {
+  rows = divide(b, b.dim(inbox, 0), b.index(ranks));
+  auto layout = memref::ExtractStridedMetadataOp::create(b, inbox);
+  memberBytes =
+      b.mul(b.mul(rows, layout.getStrides()[0]), b.index(elementBytes));
+  if (values * elementBytes % 16 != 0)
+    return mergeHeads(elementBytes);
+  b.when(
+      b.both(isAligned16(b, inbox), isAligned16(b, out)),
+      [&] { mergeHeads(16); }, [&] { mergeHeads(elementBytes); });
 }
 
 //===----------------------------------------------------------------------===//

@@ -12,8 +12,6 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-/// Half of a large card's threads wait for a link while the others start.
-static constexpr int64_t kThreads = 128;
 static constexpr int64_t kMaxBlocks = 132 * 16;
 /// Pieces of a thread in flight. A decode step has few rows, so blocks are to
 /// be many rather than long.
@@ -40,24 +38,35 @@ struct Geometry {
   int64_t values; // elements of a head, all sources, without the LSE
   int64_t width;  // with it
   bool isGather;
+  int64_t threads;
   Pieces wide,
       narrow; // of 16 bytes, where heads consist of them; of an element
 };
 
 } // namespace
 
-static Pieces cut(int64_t heads, int64_t width, int64_t unit) {
-  Pieces pieces{unit, width / unit, heads * (width / unit)};
-  int64_t perThread = llvm::divideCeil(pieces.count, kThreads);
-  pieces.unroll = std::min(perThread, kMaxUnroll);
-  // Parts that come out even, if any do.
-  for (int64_t unroll = kMaxUnroll; unroll > 1; --unroll)
-    if (perThread % unroll == 0) {
-      pieces.unroll = unroll;
-      break;
-    }
-  pieces.parts = llvm::divideCeil(perThread, pieces.unroll);
+static Pieces cut(int64_t heads, int64_t width, int64_t unit, int64_t threads,
+                  int64_t unroll) {
+  Pieces pieces{unit, width / unit, heads * (width / unit), unroll};
+  pieces.parts = llvm::divideCeil(pieces.count, threads * unroll);
   return pieces;
+}
+
+/// How many threads, with how many pieces each, share pieces without a rest. If
+/// none can, a piece each, with as little idle as there can be: stores that
+/// have a condition draw their loads behind it, one after the other.
+static std::pair<int64_t, int64_t> shareEvenly(int64_t count) {
+  for (int64_t unroll = kMaxUnroll; unroll > 1; --unroll)
+    for (int64_t threads : {128, 96, 160, 192, 224, 256})
+      if (count % (threads * unroll) == 0)
+        return {threads, unroll};
+  int64_t best = kWarp, least = count;
+  for (int64_t threads : {128, 160, 192, 224, 256, 96, 64, 32})
+    if (int64_t idle = llvm::alignTo(count, threads) - count; idle < least) {
+      best = threads;
+      least = idle;
+    }
+  return {best, 1};
 }
 
 Geometry::Geometry(PushOp op) {
@@ -76,16 +85,20 @@ Geometry::Geometry(PushOp op) {
       isWhole &= cast<MemRefType>(source.getType()).getDimSize(2) *
                      elementBytes % 16 ==
                  0;
-  narrow = cut(heads, width * elementBytes, elementBytes);
+  int64_t bytes = width * elementBytes;
+  auto [even, unroll] = shareEvenly(heads * (isWhole ? bytes / 16 : width));
+  threads = even;
+  narrow =
+      cut(heads, bytes, elementBytes, threads, isWhole ? kMaxUnroll : unroll);
   if (isWhole)
-    wide = cut(heads, width * elementBytes, 16);
+    wide = cut(heads, bytes, 16, threads, unroll);
 }
 
 KernelShape mlir::shardq::getGroupPushShape(PushOp op) {
   Geometry geometry(op);
   const Pieces &pieces = geometry.wide.count ? geometry.wide : geometry.narrow;
   KernelShape shape;
-  shape.threads = kThreads;
+  shape.threads = geometry.threads;
   shape.blocksPerRow = geometry.ranks * pieces.parts;
   shape.maxBlocks = kMaxBlocks;
   return shape;
@@ -111,6 +124,8 @@ private:
 
   void emitRows(const Pieces &pieces);
   void copyPlace(const Pieces &pieces, const Place &place);
+  /// Head and piece of it, computed in 32 bits.
+  std::pair<Value, Value> split(const Pieces &pieces, Value piece);
   Value loadGathered(const Pieces &pieces, const Place &place, Value piece);
   Value loadScattered(const Pieces &pieces, const Place &place, Value piece);
   HeadRun getRun(Value buffer, Value row, Value head);
@@ -174,11 +189,15 @@ GroupPush::HeadRun GroupPush::getTarget(const Place &place) {
 
 Value GroupPush::pieceAt(const Pieces &pieces, const HeadRun &run,
                          Value piece) {
-  Value perHead = b.index(pieces.perHead);
-  Value head = arith::DivUIOp::create(b, piece, perHead);
-  Value inside = arith::RemUIOp::create(b, piece, perHead);
+  auto [head, inside] = split(pieces, piece);
   return b.advance(run.address, b.add(b.mul(head, run.headStride),
                                       b.mul(inside, b.index(pieces.unit))));
+}
+
+std::pair<Value, Value> GroupPush::split(const Pieces &pieces, Value piece) {
+  Value number = b.toI32(piece), perHead = b.i32(pieces.perHead);
+  return {b.extend(arith::DivUIOp::create(b, number, perHead)),
+          b.extend(arith::RemUIOp::create(b, number, perHead))};
 }
 
 static Value loadPiece(KernelBuilder &b, const Pieces &pieces, Value address) {
@@ -190,10 +209,8 @@ static Value loadPiece(KernelBuilder &b, const Pieces &pieces, Value address) {
 /// From the part of the query that has it.
 Value GroupPush::loadGathered(const Pieces &pieces, const Place &place,
                               Value piece) {
-  Value perHead = b.index(pieces.perHead);
-  Value head = arith::DivUIOp::create(b, piece, perHead);
-  Value inside =
-      b.mul(arith::RemUIOp::create(b, piece, perHead), b.index(pieces.unit));
+  auto [head, inPieces] = split(pieces, piece);
+  Value inside = b.mul(inPieces, b.index(pieces.unit));
   Value address;
   int64_t begin = 0;
   for (Value source : sources) {
@@ -214,9 +231,7 @@ Value GroupPush::loadGathered(const Pieces &pieces, const Place &place,
 /// branch stands between the loads of several pieces.
 Value GroupPush::loadScattered(const Pieces &pieces, const Place &place,
                                Value piece) {
-  Value perHead = b.index(pieces.perHead);
-  Value head = arith::DivUIOp::create(b, piece, perHead);
-  Value inside = arith::RemUIOp::create(b, piece, perHead);
+  auto [head, inside] = split(pieces, piece);
   int64_t numValues = shape.values * shape.elementBytes / pieces.unit;
   Value isValue = b.less(inside, b.index(numValues));
   Value first = b.mul(place.peer, b.index(shape.heads));
