@@ -798,8 +798,9 @@ if wanted bench && bench_or bench; then
   for rows in 1 8 32 64 128; do
     step "rows-$rows" "$rows" 0
   done
+  # Two, and as many as there are.
   for world in 2 4 8; do
-    ((world == 2 || world <= gpus)) || continue
+    ((world == 2 || (world <= gpus && 2 * world > gpus))) || continue
     for op in combines gathers; do
       for count in 1 9; do
         $op $world $count >"$programs/$op-w$world-$count.mlir"
