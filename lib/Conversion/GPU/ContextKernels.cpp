@@ -79,7 +79,7 @@ private:
   void findSlots(const Columns &locals, Columns &found, Columns &valid);
   void storeInPlace(Value row, Value first, Columns found,
                     const Columns &valid);
-  Value compact(Value row, Value done, const Columns &slots,
+  Value compact(Value row, Value done, const Columns &found,
                 const Columns &valid);
   Value countPass(Value count, Value &before);
   Value isWhole(Value first);
@@ -288,8 +288,8 @@ Value Filter::compact(Value row, Value done, const Columns &found,
       b.store(b.loadAt(slotType, staged(i)), slots,
               {row, b.extend(b.add(done, i))});
     });
-    // The next pass's slots come after its own first barrier, unless it has
-    // none.
+    // The next pass's slots come behind the barrier of its count, which one
+    // warp does without.
     if (b.numThreads() == kWarp)
       b.barrier();
     return b.add(done, all);
@@ -583,7 +583,7 @@ void Merge::mergePieces() {
 }
 
 void Merge::mergeHead() {
-  // A rank beside the others: their LSEs are on their way before any is used.
+  // All are on their way before the first is used.
   lses.clear();
   weights.clear();
   if (isUnrolled)

@@ -1,8 +1,7 @@
 //===- GroupPush.cpp - Heads of all rows to or from a group ---------------===//
 //
-// gather_heads and scatter_heads: every member has a block of heads of every
-// row for each member. What differs from the pushes of an exchange is that no
-// split says whose a row is.
+// gather_heads and scatter_heads: from every member, of every row, a block of
+// heads to every member. No split says whose a row is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,8 +38,8 @@ struct Geometry {
   int64_t width;  // with it
   bool isGather;
   int64_t threads;
-  Pieces wide,
-      narrow; // of 16 bytes, where heads consist of them; of an element
+  Pieces wide;   // of 16 bytes, where heads consist of them
+  Pieces narrow; // of an element
 };
 
 } // namespace
@@ -300,7 +299,7 @@ void GroupPush::emitRows(const Pieces &pieces) {
   b.overBlocks(b.index(0), tasks, [&](Value task) {
     Value part = arith::RemUIOp::create(b, task, parts);
     Value pair = arith::DivUIOp::create(b, task, parts);
-    // rank+1 first, then rank+2, ...: ranks begin with different peers.
+    // rank+1 first, then rank+2, ...: at any time each rank is written by few.
     Value turn = b.add(arith::RemUIOp::create(b, pair, ranks), b.index(1));
     Value peer = arith::RemUIOp::create(b, b.add(coordinate, turn), ranks);
     Value row = arith::DivUIOp::create(b, pair, ranks);
