@@ -1,9 +1,9 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
 // Reads functions of one sparse_mla, indexer, topk, push, local_lengths,
-// filter_indices or merge_lse on buffers each, and writes the PTX of their kernels with a list of how they are launched. The
-// tests on a device, which has no MLIR, and those of the PTX's meaning run what
-// this makes.
+// filter_indices or merge_lse on buffers each, and writes the PTX of their
+// kernels with a list of how they are launched. The tests on a device, which
+// has no MLIR, and those of the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
