@@ -113,8 +113,8 @@ void KernelsToPtxPass::runOnOperation() {
         << chip << "', expected one that LLVM knows, for example sm_90a";
     return signalPassFailure();
   }
-  // What LLVM takes for the oldest cards predates the fences of the library.
-  StringRef features = number < 100 ? "+ptx80" : "";
+  // What LLVM takes for the oldest cards predates what the library needs.
+  StringRef features = number < 100 ? "+ptx84" : "";
   auto target = NVVM::NVVMTargetAttr::get(&getContext(), optLevel, kTriple,
                                           chip, features);
   for (auto kernels : module.getOps<gpu::GPUModuleOp>())

@@ -31,6 +31,16 @@ struct DeviceMemory {
     __scoped_atomic_store_n(&word, value, __ATOMIC_RELEASE,
                             __MEMORY_SCOPE_SYSTEM);
   }
+  protocol::Flag loadAcquire(const protocol::Flag &flag) {
+    protocol::Flag result;
+    uint64_t news;
+    loadPair(&flag, result.epoch, news);
+    result.news.word = static_cast<int64_t>(news);
+    return result;
+  }
+  void storeRelease(protocol::Flag &flag, const protocol::Flag &value) {
+    storePair(&flag, value.epoch, static_cast<uint64_t>(value.news.word));
+  }
   int64_t load(const int64_t &word) {
     return __scoped_atomic_load_n(&word, __ATOMIC_RELAXED,
                                   __MEMORY_SCOPE_SYSTEM);

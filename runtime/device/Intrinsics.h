@@ -31,6 +31,24 @@ inline void rest(uint32_t nanoseconds) { __nvvm_nanosleep(nanoseconds); }
 /// written through one is seen through another only after this.
 inline void fenceAliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
+/// Two words of 16 aligned bytes at once, in the order of all of the system. A
+/// store of the second word that the first had to wait for would be a way to
+/// the peer and back.
+inline void loadPair(const void *address, uint64_t &first, uint64_t &second) {
+  asm volatile("{ .reg .b128 pair; ld.acquire.sys.b128 pair, [%2]; "
+               "mov.b128 {%0, %1}, pair; }"
+               : "=l"(first), "=l"(second)
+               : "l"(address)
+               : "memory");
+}
+inline void storePair(void *address, uint64_t first, uint64_t second) {
+  asm volatile("{ .reg .b128 pair; mov.b128 pair, {%1, %2}; "
+               "st.release.sys.b128 [%0], pair; }"
+               :
+               : "l"(address), "l"(first), "l"(second)
+               : "memory");
+}
+
 #else
 
 uint32_t threadIndex();
@@ -41,6 +59,17 @@ bool barrierAny(bool vote);
 uint64_t nanoseconds();
 void rest(uint32_t nanoseconds);
 inline void fenceAliases() {}
+// The first word is the one that others look for.
+inline void loadPair(const void *address, uint64_t &first, uint64_t &second) {
+  const uint64_t *words = static_cast<const uint64_t *>(address);
+  first = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+  second = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+}
+inline void storePair(void *address, uint64_t first, uint64_t second) {
+  uint64_t *words = static_cast<uint64_t *>(address);
+  __atomic_store_n(words + 1, second, __ATOMIC_RELAXED);
+  __atomic_store_n(words, first, __ATOMIC_RELEASE);
+}
 
 #endif
 

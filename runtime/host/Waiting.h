@@ -20,6 +20,16 @@ public:
   void storeRelease(uint64_t &word, uint64_t value) {
     shardq::storeRelease(word, value);
   }
+  protocol::Flag loadAcquire(const protocol::Flag &flag) {
+    protocol::Flag result;
+    result.epoch = loadAcquire(flag.epoch);
+    result.news.word = load(flag.news.word);
+    return result;
+  }
+  void storeRelease(protocol::Flag &flag, const protocol::Flag &value) {
+    store(flag.news.word, value.news.word);
+    storeRelease(flag.epoch, value.epoch);
+  }
   int64_t load(const int64_t &word) { return loadRelaxed(word); }
   void store(int64_t &word, int64_t value) { storeRelaxed(word, value); }
   void ring(int64_t rank, int64_t slot) { shardq::ring(heaps, rank, slot); }

@@ -19,6 +19,7 @@ using namespace shardq;
 using namespace shardq::nccl;
 using cuda::Address;
 using protocol::Exchange;
+using protocol::Flag;
 using protocol::FlagLine;
 using protocol::FlagTable;
 using protocol::Group;
@@ -126,8 +127,7 @@ static Failure compareLines(const Exchange &exchange, const FlagTable &arrived,
                             const FlagTable &outgoing) {
   // Where the lines are is this function's memory alone.
   struct Plain {
-    uint64_t loadAcquire(const uint64_t &word) { return word; }
-    int64_t load(const int64_t &word) { return word; }
+    Flag loadAcquire(const Flag &flag) { return flag; }
   } memory;
   for (int64_t step = 0; step != exchange.group.size; ++step) {
     int64_t peer =
@@ -150,9 +150,10 @@ static Failure compareLines(const Exchange &exchange, const FlagTable &arrived,
       failure.channel = exchange.channel;
       failure.operation = exchange.operation;
       failure.epoch = static_cast<int64_t>(exchange.epoch);
-      failure.lastSeen = static_cast<int64_t>(std::max(
-          came.epoch,
-          arrived.line(exchange.self, 0, 0, exchange.epoch + 1, peer).epoch));
+      failure.lastSeen = static_cast<int64_t>(
+          std::max(came.flag.epoch,
+                   arrived.line(exchange.self, 0, 0, exchange.epoch + 1, peer)
+                       .flag.epoch));
       failure.waitedMs = 0;
       failure.lost = 1;
       return failure;
@@ -161,13 +162,14 @@ static Failure compareLines(const Exchange &exchange, const FlagTable &arrived,
         failure.status != SHARDQ_OK)
       return failure;
     // What the peer will say about this rank, or has said.
-    if (sent.epoch == exchange.epoch && sent.operation == exchange.operation &&
-        came.wanted != sent.rows) {
+    if (sent.flag.epoch == exchange.epoch &&
+        sent.flag.news.operation() == exchange.operation &&
+        came.wanted != sent.flag.news.rows()) {
       Exchange theirs = exchange;
       theirs.self = peer;
       return protocol::failureOf(theirs,
                                  {protocol::Arrival::WrongRows, exchange.self,
-                                  came.wanted, sent.rows});
+                                  came.wanted, sent.flag.news.rows()});
     }
   }
   return {};
@@ -269,8 +271,9 @@ bool shardq_context::carry(int32_t channel, int32_t operation,
     if (peer == comm.rank)
       continue;
     const FlagLine &sent = lineOf(outgoing, peer);
-    int64_t most = std::max(sent.rows, sent.wanted);
-    if (most <= rows && std::min(sent.rows, sent.wanted) >= 0)
+    int64_t sentRows = sent.flag.news.rows();
+    int64_t most = std::max(sentRows, sent.wanted);
+    if (most <= rows && sent.wanted >= 0)
       continue;
     failure.status = SHARDQ_CAPACITY;
     failure.reporter = failure.culprit = comm.rank;
@@ -294,7 +297,7 @@ bool shardq_context::carry(int32_t channel, int32_t operation,
     return false;
   }
   parcels.clear();
-  addRows([&](int64_t peer) { return lineOf(outgoing, peer).rows; },
+  addRows([&](int64_t peer) { return lineOf(outgoing, peer).flag.news.rows(); },
           [&](int64_t peer) { return lineOf(outgoing, peer).wanted; });
   return enqueueParcels(parcels);
 }

@@ -132,7 +132,7 @@ void Watch::look(int32_t slot, int32_t channel) {
     uint64_t flag =
         loadAcquire(comm.heaps.flagTable()
                         .line(comm.rank, slot, channel, exchange.epoch, member)
-                        .epoch);
+                        .flag.epoch);
     bool missing = protocol::epochsAhead(flag, exchange.epoch) < 0;
     if (missing && late < 0)
       late = member;

@@ -64,7 +64,7 @@ uint64_t lastFlag(Memory &memory, const FlagTable &table, const Edge &edge) {
   for (uint64_t line = 0; line != kFlagLines; ++line) {
     uint64_t epoch = memory.loadAcquire(
         table.line(edge.waiter, edge.slot, edge.channel, line, edge.target)
-            .epoch);
+            .flag.epoch);
     if (line == 0 || epochsAhead(epoch, last) > 0)
       last = epoch;
   }

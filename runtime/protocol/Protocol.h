@@ -4,12 +4,17 @@
 // that the same lines are compiled for CPU ranks, for kernels and for the
 // simulator of the tests. What differs between them is the `Memory` policy:
 //
+//   Flag loadAcquire(const Flag &flag)                // the epoch first
+//   void storeRelease(Flag &flag, const Flag &value)  // the epoch last
+//   void ring(int64_t rank, int64_t slot)             // a flag of it was set
+//   bool keepWaiting(int64_t rank)                    // false: give up
+//
+// and for the records of Laggard.h
+//
 //   uint64_t loadAcquire(const uint64_t &word)
 //   void     storeRelease(uint64_t &word, uint64_t value)
-//   int64_t  load(const int64_t &word)               // any order
-//   void     store(int64_t &word, int64_t value)     // any order
-//   void     ring(int64_t rank, int64_t slot)        // a flag of it was set
-//   bool     keepWaiting(int64_t rank)               // false: give up
+//   int64_t  load(const int64_t &word)            // any order
+//   void     store(int64_t &word, int64_t value)  // any order
 //
 // The words live in symmetric memory, where other ranks touch them meanwhile.
 //
@@ -27,18 +32,39 @@
 namespace shardq::protocol {
 
 /// Raised by any change of what ranks write into each other's memory.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
+
+/// What is told about an exchange besides its epoch, in one word.
+class News {
+public:
+  News() = default;
+  /// Row counts that cannot be, negative ones say, are all kNoRows.
+  News(int64_t rows, int64_t operation)
+      : word((rows < 0 || rows > kNoRows ? kNoRows : rows) | operation
+                                                                 << kRowBits) {}
+  int64_t rows() const { return word & kNoRows; }
+  int64_t operation() const { return word >> kRowBits; }
+
+  static constexpr int64_t kRowBits = 40;
+  static constexpr int64_t kNoRows = (int64_t(1) << kRowBits) - 1;
+  int64_t word;
+};
+
+/// 16 bytes, so that a memory that has such stores needs one of them: what is
+/// told must not arrive behind the epoch.
+struct alignas(16) Flag {
+  uint64_t epoch;
+  News news;
+};
 
 /// What one producer tells one consumer about one exchange. A line has exactly
 /// one writer and is a cache line, so that producers do not disturb each other.
 struct alignas(64) FlagLine {
-  uint64_t epoch;
-  int64_t rows;
-  int64_t operation;
+  Flag flag;
   /// Rows that the producer wants from the consumer; only where lines travel
   /// ahead of the rows, which both sides then check before any row moves.
   int64_t wanted;
-  int64_t unused[4];
+  int64_t unused[5];
 };
 
 /// Lines per (slot, channel, producer), used in turn. A producer sets a line
@@ -142,12 +168,11 @@ void signalMember(Memory &memory, const FlagTable &table,
   int64_t consumer = exchange.group.member(index);
   FlagLine &line = table.line(consumer, exchange.slot, exchange.channel,
                               exchange.epoch, exchange.self);
-  memory.store(line.rows, rows[index]);
-  memory.store(line.operation, exchange.operation);
-  // The release orders the pushed rows and the two words above before the
-  // epoch, and this rank's reads of the previous buffer before it as well:
-  // that is what lets the consumer overwrite them without another barrier.
-  memory.storeRelease(line.epoch, exchange.epoch);
+  // The release orders the pushed rows before the epoch, and this rank's reads
+  // of the previous buffer before it as well: that is what lets the consumer
+  // overwrite them without another barrier.
+  memory.storeRelease(line.flag,
+                      {exchange.epoch, News(rows[index], exchange.operation)});
   memory.ring(consumer, exchange.slot);
 }
 
@@ -166,7 +191,8 @@ Verdict inspect(Memory &memory, const FlagTable &table,
                 const Exchange &exchange, int64_t producer, int64_t rows) {
   FlagLine &line = table.line(exchange.self, exchange.slot, exchange.channel,
                               exchange.epoch, producer);
-  int64_t ahead = epochsAhead(memory.loadAcquire(line.epoch), exchange.epoch);
+  Flag flag = memory.loadAcquire(line.flag);
+  int64_t ahead = epochsAhead(flag.epoch, exchange.epoch);
   if (ahead < 0)
     return {Arrival::Pending, producer, 0, 0};
   // In a proved schedule nobody gets here twice before this rank signals
@@ -174,12 +200,11 @@ Verdict inspect(Memory &memory, const FlagTable &table,
   if (ahead > 0)
     return {Arrival::Overrun, producer, static_cast<int64_t>(exchange.epoch),
             static_cast<int64_t>(exchange.epoch) + ahead};
-  int64_t operation = memory.load(line.operation);
-  if (operation != exchange.operation)
-    return {Arrival::WrongOperation, producer, exchange.operation, operation};
-  int64_t found = memory.load(line.rows);
-  if (found != rows)
-    return {Arrival::WrongRows, producer, rows, found};
+  if (flag.news.operation() != exchange.operation)
+    return {Arrival::WrongOperation, producer, exchange.operation,
+            flag.news.operation()};
+  if (flag.news.rows() != rows)
+    return {Arrival::WrongRows, producer, rows, flag.news.rows()};
   return {Arrival::Here, producer, 0, 0};
 }
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-FEATURES = {"sm_80": "+ptx80", "sm_90": "+ptx80", "sm_90a": "+ptx80", "sm_100a": "+ptx86"}
+FEATURES = {"sm_80": "+ptx84", "sm_90": "+ptx84", "sm_90a": "+ptx84", "sm_100a": "+ptx86"}
 
 
 def find_ptxas():

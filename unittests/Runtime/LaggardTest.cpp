@@ -36,7 +36,8 @@ protected:
     heaps.signalled(rank, slot, channel) = epoch;
     for (int64_t peer = 0; peer != kWorld; ++peer)
       if (peer != lostFor)
-        heaps.flagTable().line(peer, slot, channel, epoch, rank).epoch = epoch;
+        heaps.flagTable().line(peer, slot, channel, epoch, rank).flag.epoch =
+            epoch;
   }
 
   Failure find(int64_t self, int64_t producer, int64_t slot, int64_t channel,

@@ -178,7 +178,7 @@ TEST(Remote, AddressOfTheCaller) {
 TEST_F(RemotePair, NewsArrive) {
   remotes[0]->tellFlag({0, 1, 1, 7, 3, {0, 1, 2}});
   ASSERT_TRUE(receive());
-  EXPECT_EQ(heaps[1].flagTable().line(1, 1, 1, 7, 0).epoch, 7u);
+  EXPECT_EQ(heaps[1].flagTable().line(1, 1, 1, 7, 0).flag.epoch, 7u);
   EXPECT_EQ(heaps[1].signalled(0, 1, 1), 7u);
   remotes[0]->tellProgress({0, 1, 0, 9, 2, {0, 1, 2}}, 1, true);
   ASSERT_TRUE(receive());

@@ -81,7 +81,7 @@ private:
     State &other = states[random() % states.size()];
     if (!other.pending.empty() && random() % 4 == 0) {
       size_t index = random() % other.pending.size();
-      for (size_t i = 0; i != index; ++i)
+      for (size_t i = 0; i < index; ++i)
         if (other.pending[i].word == other.pending[index].word)
           index = i;
       *other.pending[index].word = other.pending[index].value;
@@ -137,6 +137,16 @@ public:
   void storeRelease(uint64_t &word, uint64_t value) {
     machine.store(rank, word, value, true);
   }
+  protocol::Flag loadAcquire(const protocol::Flag &flag) {
+    protocol::Flag result;
+    result.epoch = loadAcquire(flag.epoch);
+    result.news.word = load(flag.news.word);
+    return result;
+  }
+  void storeRelease(protocol::Flag &flag, const protocol::Flag &value) {
+    store(flag.news.word, value.news.word);
+    storeRelease(flag.epoch, value.epoch);
+  }
   int64_t load(const int64_t &word) {
     return int64_t(
         machine.load(rank, reinterpret_cast<const uint64_t &>(word)));
@@ -162,7 +172,7 @@ public:
               protocol::kFlagLines),
         rows(size_t(simulation.world * simulation.world) * 2 * 2) {
     for (protocol::FlagLine &line : lines)
-      line.epoch = simulation.startEpoch;
+      line.flag.epoch = simulation.startEpoch;
   }
 
   protocol::FlagTable table() {

@@ -237,9 +237,9 @@ SHARDQ_API shardq_status shardq_comm_create(const shardq_comm_options *options,
  * have enqueued on a GPU is complete. Synchronizes the device, and is therefore
  * not for threads that run while one of its streams is captured. Peers that
  * still need this rank get SHARDQ_PEER_LEFT. Graphs that were captured through
- * its contexts are not to be launched any more; where NCCL carries the rows they
- * are best destroyed before, since until then NCCL keeps what belongs to them,
- * and this call waits up to two seconds for that. NULL is allowed. */
+ * its contexts are not to be launched any more; where NCCL carries the rows
+ * they are best destroyed before, since until then NCCL keeps what belongs to
+ * them, and this call waits up to two seconds for that. NULL is allowed. */
 SHARDQ_API void shardq_comm_destroy(shardq_comm *comm);
 
 /* -1 for NULL. Any thread. */

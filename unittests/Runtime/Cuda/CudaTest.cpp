@@ -482,7 +482,7 @@ TEST(CudaDeviceLibrary, KernelsHaveNoCallsAndNoStack) {
   EXPECT_EQ(count(text, ".local"), 0u);
   EXPECT_EQ(count(text, "ld.global.nc"), 0u);
   EXPECT_EQ(count(text, "trap"), 0u);
-  EXPECT_EQ(count(text, ".version 8.0"), 1u);
+  EXPECT_EQ(count(text, ".version 8.4"), 1u);
 }
 
 //===--- Only with the fake driver ----------------------------------------===//
