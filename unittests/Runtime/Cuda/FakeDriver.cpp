@@ -396,11 +396,6 @@ void fake::enqueue(Stream stream, std::function<void()> work) {
   enqueueAnyway(stream, std::move(work));
 }
 
-FAKE uint64_t shardq_fake_heavy_calls(const char **last) {
-  *last = lastHeavyCall;
-  return heavyCalls;
-}
-
 //===--- The driver's functions -------------------------------------------===//
 
 // NOLINTBEGIN(readability-identifier-naming): these names are the driver's.
@@ -820,6 +815,11 @@ FAKE Result cuGetErrorString(Result result, const char **text) {
     *text = "an error of the fake driver";
     return kSuccess;
   }
+}
+
+FAKE uint64_t shardq_fake_heavy_calls(const char **last) {
+  *last = lastHeavyCall;
+  return heavyCalls;
 }
 
 // NOLINTEND(readability-identifier-naming)
