@@ -75,6 +75,17 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Convert:
+    name: str
+    width: int  # 0 for one that the type leaves open
+    block: int = 64
+    stride: int = 0
+    slot: str = "i32"
+    prefill: bool = False
+    counts: bool = True
+
+
+@dataclass(frozen=True)
 class Filter:
     name: str
     width: int  # 0 for one that the type leaves open
@@ -134,6 +145,9 @@ TOPK = [
     TopK("topk_2048_holes", holes=True),
     TopK("topk_5", k=5),
     TopK("topk_64_holes", k=64, holes=True),
+    TopK("topk_192", k=192),
+    TopK("topk_256_holes", k=256, holes=True),
+    TopK("topk_2051", k=2051),
 ]
 
 
@@ -165,6 +179,17 @@ LENGTHS = [
     Lengths("local_8_128", 8, 128),
     Lengths("local_3_1", 3, 1),
     Lengths("local_256_most", 256, 2147483647),
+]
+
+CONVERT = [
+    Convert("conv_5", 5),
+    Convert("conv_5_i64", 5, block=3, stride=1 << 32, slot="i64", prefill=True),
+    Convert("conv_2048", 2048, stride=70, counts=False),
+    Convert("conv_2048_prefill", 2048, prefill=True),
+    Convert("conv_2048_i64", 2048, stride=4294967295, slot="i64"),
+    Convert("conv_2051", 2051, stride=1000000),
+    Convert("conv_2051_i64", 2051, block=1, slot="i64", prefill=True, counts=False),
+    Convert("conv_any", 0, block=9, stride=40, prefill=True),
 ]
 
 FILTER = [
@@ -318,6 +343,25 @@ def lengths(case):
         f"outs(%result) {{interleave = {case.interleave} : i64}}")
 
 
+def convert(case):
+    width = case.width or "?"
+    operands = [("indices", strided("i32", "?", width)), ("table", strided("i32", "?", "?")),
+                ("req", strided("i32", "?"))]
+    text = "shardq.convert_indices %indices table(%table) rows(%req)"
+    if case.prefill:
+        operands += [("prefill", strided("i32", "?")), ("starts", strided("i32", "?"))]
+        text += " prefill(%prefill, %starts)"
+    operands.append(("slots", strided(case.slot, "?", width)))
+    outs = "%slots"
+    if case.counts:
+        operands.append(("counts", strided("i32", "?")))
+        outs += ", %counts"
+    attributes = f"block_size = {case.block} : i64"
+    if case.stride:
+        attributes += f", block_stride_rows = {case.stride} : i64"
+    return function(case.name, operands, f"{text} outs({outs}) {{{attributes}}}")
+
+
 def filter_(case):
     width = case.width or "?"
     operands = [("indices", strided("i32", "?", width))]
@@ -364,8 +408,8 @@ def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
     for write, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
-                         (exchange, EXCHANGE), (group, GROUP), (lengths, LENGTHS),
-                         (filter_, FILTER), (merge, MERGE)):
+                         (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
+                         (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE)):
         for case in cases:
             if case.name.startswith(prefix):
                 print(write(case))

@@ -1,5 +1,5 @@
-"""Checks the generated kernels against float64, and that packed and unpacked rows arrive
-as pushed ones do.
+"""Checks the generated kernels against float64 or what numpy moves, and that packed and
+unpacked rows arrive as pushed ones do.
 
     python3 kernels_check.py FOLDER [--chip sm_90a] [--no-times] [--only NAME]
     python3 kernels_check.py FOLDER --emulate [--only NAME]
@@ -57,6 +57,16 @@ class Emulator:
     def upload(self, array, shift=0):
         return self.memory.allocate(array, shift)
 
+    def write(self, address, array):
+        begin = address - ptx.BASE
+        self.memory.bytes[begin:begin + array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def upload_rows(self, count, places, rows):
+        """[count, width] of NaN, but for some rows."""
+        array = np.full((count, rows.shape[1]), -1, rows.view(f"i{rows.itemsize}").dtype)
+        array[places] = rows.view(array.dtype)
+        return self.upload(array)
+
     def download(self, address, array):
         return self.memory.read(address, array)
 
@@ -99,6 +109,19 @@ class Device:
         address = tensor.data_ptr() + begin
         self.held[address] = (tensor, begin)
         return address
+
+    def write(self, address, array):
+        tensor, begin = self.held[address]
+        data = array.reshape(-1).view(np.uint8)
+        tensor[begin:begin + len(data)] = self.torch.from_numpy(data.copy()).cuda()
+
+    def upload_rows(self, count, places, rows):
+        """[count, width] of NaN, but for some rows."""
+        data = self.torch.from_numpy(rows.view(f"i{rows.itemsize}").copy()).cuda()
+        tensor = self.torch.full((count, rows.shape[1]), -1, dtype=data.dtype, device="cuda")
+        tensor[self.torch.from_numpy(places).cuda()] = data
+        self.held[tensor.data_ptr()] = (tensor, 0)
+        return tensor.data_ptr()
 
     def download(self, address, array):
         tensor, begin = self.held[address]
@@ -152,6 +175,10 @@ class Buffer:
     def fetch(self):
         return self.view(self.where.download(self.address, self.flat)).copy()
 
+    def refill(self):
+        """What the array was at first: poison, of an output."""
+        self.where.write(self.address, self.flat)
+
     def words(self):
         return memref(self.address, self.shape, self.strides, self.flat.itemsize)
 
@@ -185,6 +212,16 @@ class Suite:
         if not self.where.is_device:
             grid = min(grid, 2)  # a block then has several rows
         self.where.launch(name, grid, threads, shared, arguments)
+
+    def repeat(self, name, rows, words, count, outputs):
+        """More launches, of several grids, each over poison: the same bits as before."""
+        before = [output.fetch() for output in outputs]
+        for again in range(count):
+            for output in outputs:
+                output.refill()
+            self.launch(name, rows, words, grid=[None, 1, 7, 133, 1000][again % 5])
+            for output, bits in zip(outputs, before):
+                assert output.fetch().tobytes() == bits.tobytes(), "runs differ"
 
     def check(self, name, body):
         if self.only and self.only not in name:
@@ -323,9 +360,7 @@ def attention_check(suite, case, rows, columns, num_slots=500, make=None, gaps=F
                 raise AssertionError(
                     f"lse is off by {off[worst]:.2e} where it is {want[worst]:.2e}")
             note += f", lse {off.max(initial=0.0):.1e}"
-        for again in range(repeat):
-            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133, 1000][again % 5])
-            assert (out.fetch() == got).all(), "runs differ"
+        suite.repeat(case.name, rows, words, repeat, [out, lse] if case.lse else [out])
         return note
 
     return body
@@ -388,53 +423,93 @@ def attention_checks(suite):
             check(case, "NaN behind the length", rows, columns, make=beyond)
         check(case, "large scores", rows, columns, spread=30.0)
         check(case, "unaligned", 2, 40, shift=2)
+    suite.check("mla_h16: " + ("cache of more than 4 GiB" if big else "cache of NaN"),
+                large_cache(suite, by_name["mla_h16"], 5_000_000 if big else 2000))
     if not big:
         return
     check("mla_h128", "300 rows", 300, 512, num_slots=20000)
     check("mla_h1_w8_v8", "70,000 rows", 70000, 3)
     for case in ("mla_h16", "mla_h31", "mla_h128", "mla_h96"):
         check(case, "20 runs, several grids", 40, 512, repeat=20)
-    suite.check("mla_h16: cache of more than 4 GiB", large_cache(suite, by_name["mla_h16"]))
 
 
-def large_cache(suite, case):
+def large_cache(suite, case, num_slots):
+    """Of 1,152 bytes a slot; NaN in those that nobody lists."""
+
     def body(rng):
-        torch = suite.where.torch
-        num_slots = 5_000_000  # of 1,152 bytes
-        kv = torch.full((num_slots, case.width), float("nan"), dtype=torch.bfloat16,
-                        device="cuda")
-        rows, columns = 9, 256
+        where = suite.where
+        rows, columns = (9, 256) if where.is_device else (2, 40)
         used = np.unique(np.concatenate([rng.integers(0, num_slots, 1000),
                                          num_slots - 1 - np.arange(50)]))
         data = narrow(rng.standard_normal((len(used), case.width)), "bf16")
-        kv[torch.from_numpy(used).cuda()] = torch.from_numpy(
-            data.view(np.int16).copy()).cuda().view(torch.bfloat16)
         place = rng.integers(0, len(used), (rows, columns))
         q = [narrow(rng.standard_normal((rows, case.heads, w)), "bf16") for w in case.parts]
         length = np.full(rows, columns, np.int32)
         sink = np.zeros(case.heads, np.float32)
-        buffers = [Buffer(suite.where, part) for part in q]
-        out = Buffer(suite.where, np.zeros((rows, case.heads, case.value), np.uint16))
-        lse = Buffer(suite.where, np.zeros((rows, case.heads), np.float32))
-        words = [w for b in buffers for w in b.words()]
-        words += memref(kv.data_ptr(), (num_slots, case.width))
-        for b in (Buffer(suite.where, used[place].astype(np.int32)),
-                  Buffer(suite.where, length), Buffer(suite.where, sink), out, lse):
-            words += b.words()
-            buffers.append(b)
+        out = Buffer(where, np.full((rows, case.heads, case.value), 0x7FC1, np.uint16))
+        lse = Buffer(where, np.full((rows, case.heads), np.nan, np.float32))
+        words = [w for part in q for w in Buffer(where, part).words()]
+        words += memref(where.upload_rows(num_slots, used, data), (num_slots, case.width))
+        for buffer in (Buffer(where, used[place].astype(np.int32)), Buffer(where, length),
+                       Buffer(where, sink), out, lse):
+            words += buffer.words()
         suite.launch(case.name, rows, words)
-        expected, *_ = attention_reference(
+        expected, expected_lse, *_ = attention_reference(
             case, np.concatenate([widen(part, "bf16") for part in q], 2),
             widen(data, "bf16"), place, length, None, sink)
         value = widen(out.fetch(), "bf16")
         error = np.linalg.norm(value - expected) / np.linalg.norm(expected)
         assert error < 2.5e-3, f"out is off by {error:.2e}"
+        off = np.abs(lse.fetch() - expected_lse).max()
+        assert off < 1e-4, f"lse is off by {off:.2e}"
+        suite.repeat(case.name, rows, words, 3, [out, lse])
         return f"out {error:.1e}"
 
     return body
 
 
 # --- Indexer ----------------------------------------------------------------------
+
+
+def compare_scores(case, got, poison, inputs, first_row=0):
+    """How far scores are off, relative to what is allowed."""
+    q, w, keys, table, req, visible = (
+        inputs[name] for name in ("q", "w", "keys", "table", "req", "visible"))
+    rows, wide = got.shape
+    requests, blocks = table.shape
+    num_keys = len(keys)
+    q64, k64 = widen(q, case.element), widen(keys, case.element)
+    worst = 0.0
+    for r in range(rows):
+        t = r + first_row
+        seen = min(max(visible[t], 0), wide)
+        assert (got[r, seen:] == poison).all(), f"row {r} written behind {seen}"
+        position = np.arange(seen)
+        block = position // case.block
+        row = np.full(seen, -1, np.int64)
+        if 0 <= req[t] < requests:
+            inside = block < blocks
+            entry = np.full(seen, -1, np.int64)
+            entry[inside] = table[req[t], block[inside]]
+            row = np.where(entry >= 0, entry * case.stride + position % case.block, -1)
+            row[row >= num_keys] = -1
+        bits = got[r, :seen].view(np.uint32)
+        missing = row < 0
+        assert (bits[missing] == NO_KEY).all(), f"row {r}: keys that do not exist"
+        with np.errstate(all="ignore"):
+            dots = q64[t] @ k64[row[~missing]].T
+            bad = np.isnan(dots).any(0)
+            expected = w[t].astype(np.float64) @ np.maximum(dots, 0)
+            size = np.abs(w[t].astype(np.float64)) @ (
+                np.abs(q64[t]) @ np.abs(k64[row[~missing]]).T)
+        assert (bits[~missing][bad] == OTHER_NAN).all(), f"row {r}: NaN"
+        good = ~bad & np.isfinite(expected)
+        value = got[r, :seen][~missing].astype(np.float64)
+        assert (np.isnan(value) == bad).all() or not np.isfinite(expected).all(), (
+            f"row {r}: NaN that is none")
+        error = np.abs(value - expected)[good] / np.maximum(size[good], 1e-30)
+        worst = max(worst, error.max(initial=0.0) * 2 ** 18)
+    return worst
 
 
 def indexer_check(suite, case, rows, blocks, requests=3, first_row=0, width=None,
@@ -468,42 +543,45 @@ def indexer_check(suite, case, rows, blocks, requests=3, first_row=0, width=None
         suite.launch(case.name, rows, words)
         got = scores.fetch()
 
-        q64, k64 = widen(q, case.element), widen(keys, case.element)
-        worst = 0.0
-        for r in range(rows):
-            t = r + first_row
-            seen = min(max(visible[t], 0), wide)
-            assert (got[r, seen:] == poison).all(), f"row {r} written behind {seen}"
-            position = np.arange(seen)
-            block = position // case.block
-            row = np.full(seen, -1, np.int64)
-            if 0 <= req[t] < requests:
-                inside = block < blocks
-                entry = np.full(seen, -1, np.int64)
-                entry[inside] = table[req[t], block[inside]]
-                row = np.where(entry >= 0, entry * case.stride + position % case.block, -1)
-                row[row >= num_keys] = -1
-            bits = got[r, :seen].view(np.uint32)
-            missing = row < 0
-            assert (bits[missing] == NO_KEY).all(), f"row {r}: keys that do not exist"
-            with np.errstate(all="ignore"):
-                dots = q64[t] @ k64[row[~missing]].T
-                bad = np.isnan(dots).any(0)
-                expected = w[t].astype(np.float64) @ np.maximum(dots, 0)
-                size = np.abs(w[t].astype(np.float64)) @ (
-                    np.abs(q64[t]) @ np.abs(k64[row[~missing]]).T)
-            assert (bits[~missing][bad] == OTHER_NAN).all(), f"row {r}: NaN"
-            good = ~bad & np.isfinite(expected)
-            value = got[r, :seen][~missing].astype(np.float64)
-            assert (np.isnan(value) == bad).all() or not np.isfinite(expected).all(), (
-                f"row {r}: NaN that is none")
-            error = np.abs(value - expected)[good] / np.maximum(size[good], 1e-30)
-            worst = max(worst, error.max(initial=0.0) * 2 ** 18)
+        worst = compare_scores(case, got, poison, inputs, first_row)
         assert worst <= 1, f"scores are off by {worst:.2f} of what is allowed"
-        for again in range(repeat):
-            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133, 999][again % 5])
-            assert (scores.fetch().view(np.uint32) == got.view(np.uint32)).all(), (
-                "runs differ")
+        suite.repeat(case.name, rows, words, repeat, [scores])
+        return f"{worst:.3f} of the tolerance"
+
+    return body
+
+
+def large_keys(suite, case, num_keys):
+    """Of 256 bytes a key; NaN in those that no table has."""
+
+    def body(rng):
+        where = suite.where
+        rows, blocks, block = 20 if where.is_device else 3, 6, case.block
+        # Pages at both ends and anywhere between.
+        pages = np.unique(np.concatenate([
+            np.arange(3), num_keys // block - 1 - np.arange(5),
+            rng.integers(0, num_keys // block, 12)]))
+        keys = narrow(rng.standard_normal((len(pages) * block, case.dim)), case.element)
+        places = (pages[:, None] * block + np.arange(block)).reshape(-1)
+        span = blocks * block
+        table = rng.integers(0, len(pages), (2, blocks)).astype(np.int32)
+        table[0, :2], table[1, 0] = [len(pages) - 1, 0], len(pages) - 2
+        inputs = dict(q=narrow(rng.standard_normal((rows, case.heads, case.dim)), case.element),
+                      w=rng.standard_normal((rows, case.heads)).astype(np.float32),
+                      keys=keys, table=table, req=(np.arange(rows) % 2).astype(np.int32),
+                      visible=np.full(rows, span, np.int32))
+        inputs["visible"][1::2] = rng.integers(0, span, rows // 2)
+        poison = 12345.0
+        scores = Buffer(where, np.full((rows, span), poison, np.float32))
+        words = [*Buffer(where, inputs["q"]).words(), *Buffer(where, inputs["w"]).words(),
+                 *memref(where.upload_rows(num_keys, places, keys), (num_keys, case.dim)),
+                 *Buffer(where, pages[table].astype(np.int32)).words(),
+                 *Buffer(where, inputs["req"]).words(), *Buffer(where, inputs["visible"]).words(),
+                 *Buffer(where, np.zeros((rows, 64), np.int32)).words(), 0, *scores.words()]
+        suite.launch(case.name, rows, words)
+        worst = compare_scores(case, scores.fetch(), poison, inputs)
+        assert worst <= 1, f"scores are off by {worst:.2f} of what is allowed"
+        suite.repeat(case.name, rows, words, 3, [scores])
         return f"{worst:.3f} of the tolerance"
 
     return body
@@ -542,6 +620,10 @@ def indexer_checks(suite):
     check("idx_h64", "narrow scores", 3, 5, width=70)
     check("idx_h64", "scores beyond the table", 3, 5, width=400)
     check("idx_h64", "one request", 40 if big else 18, 4, make=one_request)
+    suite.check("idx_h64: " + ("keys of more than 4 GiB" if big else "keys of NaN"),
+                large_keys(suite, by_name["idx_h64"], 20_000_000 if big else 5000))
+    if not big:
+        check("idx_h64", "runs again", 5, 3, repeat=4)
     if big:
         check("idx_h64", "20 runs, several grids", 40, 40, repeat=20)
         check("idx_h5_d40", "66,000 rows", 66000, 20)
@@ -586,9 +668,7 @@ def topk_check(suite, case, scores, visible=None, first_row=0, gap=0, shift=0, r
         assert not wrong.any(), (
             f"{wrong.sum()} of {len(wrong)} rows are wrong, first {wrong.argmax()}: "
             f"{got[first_row:][wrong][0][:8]} is not {expected[wrong][0][:8]}")
-        for again in range(repeat):
-            suite.launch(case.name, len(data), words, grid=[None, 1, 7, 133][again % 4])
-            assert (result.fetch() == got).all(), "runs differ"
+        suite.repeat(case.name, len(data), words, repeat, [result])
 
     return body
 
@@ -661,8 +741,11 @@ def topk_checks(suite):
           random(3, 100001) if big else random(1, 33001), shift=4)
     check("topk_2048_holes", "rows that just fit",
           random(4, 32770), visible=np.array([32767, 32768, 32769, 32770]))
+    if not big:
+        check("topk_2051", "runs again", ties, repeat=4)
     if big:
-        check("topk_2048", "20 runs, several grids", random(300, 20000), repeat=20)
+        for name in ("topk_2048", "topk_192", "topk_2051"):
+            check(name, "20 runs, several grids", random(300, 20000), repeat=20)
         check("topk_5", "70,000 rows", random(70000, 50))
 
 
@@ -808,7 +891,7 @@ def times(suite):
 # --- Exchanges --------------------------------------------------------------------
 
 
-def exchange_check(suite, case, counts, decodes=0):
+def exchange_check(suite, case, counts, decodes=0, gaps=False, shift=0):
     """`counts` are the tokens of each rank."""
 
     def body(rng):
@@ -824,13 +907,16 @@ def exchange_check(suite, case, counts, decodes=0):
         width = (sum(case.parts),) if case.parts else ()
         shape = (inbox_rows, heads * ranks if to_tokens else heads, *width)
         stride = (int(np.prod(shape)) * dtype().itemsize + 255) // 256 * 256
-        sources = []
+        # Between rows, and between heads; rows of a multiple of 16 bytes stay that.
+        apart = [16 * 3, 16][:len(width) + 1] if gaps else None
+        sources, data = [], []
         for rank in range(ranks):
             own = step if to_tokens else counts[rank]
             own_heads = heads if to_tokens else heads * ranks
             parts = [(own, own_heads, w) for w in case.parts] or [(own, own_heads)]
-            sources.append([Buffer(where, rng.integers(0, 1 << 16, part).astype(dtype))
-                            for part in parts])
+            arrays = [rng.integers(0, 1 << 16, part).astype(dtype) for part in parts]
+            data.append(np.concatenate(arrays, len(parts[0]) - 1))
+            sources.append([Buffer(where, array, apart, shift) for array in arrays])
         ids_buffer, offsets_buffer = Buffer(where, ids), Buffer(where, offsets)
         untouched = np.full(stride * ranks, 0xEE, np.uint8)
         heaps = [where.upload(untouched) for _ in range(2)]
@@ -871,7 +957,20 @@ def exchange_check(suite, case, counts, decodes=0):
         assert (pushed == carried).all(), (
             f"{(pushed != carried).sum()} of {len(pushed)} bytes differ, the first at "
             f"{(pushed != carried).argmax()} of {stride} a rank")
-        assert total == 0 or (pushed != untouched).any(), "nothing was pushed"
+        expected = untouched.copy()
+        for to in range(ranks):
+            inbox = expected[to * stride:][:int(np.prod(shape)) * dtype().itemsize]
+            inbox = inbox.view(dtype).reshape(shape)
+            for source in range(ranks):
+                group = to if to_tokens else source
+                rows = decodes + ids[offsets[group]:offsets[group + 1]]
+                if to_tokens:
+                    inbox[:len(rows), source * heads:][:, :heads] = data[source][rows]
+                else:
+                    inbox[rows] = data[source][:, to * heads:][:, :heads]
+        assert (pushed == expected).all(), (
+            f"{(pushed != expected).sum()} of {len(pushed)} bytes are wrong, the first at "
+            f"{(pushed != expected).argmax()} of {stride} a rank")
 
     return body
 
@@ -885,6 +984,9 @@ def exchange_checks(suite):
         suite.check(f"{case.name}: decode rows first", exchange_check(suite, case, few, 3))
         suite.check(f"{case.name}: one rank has all", exchange_check(suite, case, some, 1))
         suite.check(f"{case.name}: no rows", exchange_check(suite, case, [0] * case.ranks))
+        suite.check(f"{case.name}: strided", exchange_check(suite, case, few, 2, gaps=True))
+        suite.check(f"{case.name}: strided, unaligned", exchange_check(
+            suite, case, few, gaps=True, shift=BITS[case.element]().itemsize))
 
 
 # --- Exchanges of a dcp group -----------------------------------------------------
@@ -1004,6 +1106,158 @@ def group_checks(suite):
                     group_check(suite, case, 2, shift=BITS[case.element]().itemsize))
 
 
+# --- Slots ------------------------------------------------------------------------
+
+
+def convert_reference(case, indices, table, req, prefill, starts):
+    t = indices.astype(np.int64)
+    block, request = t // case.block, np.broadcast_to(req[:, None], t.shape).astype(np.int64)
+    valid = (t >= 0) & (request >= 0) & (request < len(table)) & (block < table.shape[1])
+    entry = np.full(t.shape, -1, np.int64)
+    entry[valid] = table[request[valid], block[valid]]
+    valid &= entry >= 0
+    slot = entry * (case.stride or case.block) + t % case.block
+    if case.prefill:
+        own = (prefill >= 0) & (prefill < len(starts))
+        start = np.where(own, starts[np.where(own, prefill, 0)], -1).astype(np.int64)[:, None]
+        is_prefill = np.broadcast_to(prefill[:, None] >= 0, t.shape)
+        slot = np.where(is_prefill, start + t, slot)
+        valid = np.where(is_prefill, (t >= 0) & (start >= 0), valid)
+    if case.slot == "i32":
+        valid &= slot < 1 << 31
+    return np.where(valid, slot, -1), valid.sum(1)
+
+
+def convert_check(suite, case, rows, make=None, gap=0, shift=0, alias=False, repeat=0,
+                  expected=None):
+    """A check; `make` changes the inputs in place."""
+
+    def body(rng):
+        where = suite.where
+        width = case.width or 301
+        # More blocks than any row needs, and a few positions behind them all.
+        requests, blocks = 5, 70
+        given = rng.integers(0, 60 * case.block, (rows, width)).astype(np.int32)
+        given[rng.random(given.shape) < 0.1] = -1
+        given[rng.random(given.shape) < 0.02] = blocks * case.block
+        table = rng.integers(0, 3000, (requests, blocks)).astype(np.int32)
+        table[rng.random(table.shape) < 0.1] = -5
+        inputs = dict(indices=given, table=table,
+                      req=rng.integers(0, requests, rows).astype(np.int32),
+                      prefill=rng.integers(-2, 4, rows).astype(np.int32),
+                      starts=np.array([0, 70000, (1 << 31) - 9000], np.int32))
+        if make:
+            make(inputs)
+        given = inputs["indices"]
+        source = Buffer(where, given, [gap], shift)
+        words = [*source.words(), *Buffer(where, inputs["table"], [3]).words(),
+                 *Buffer(where, inputs["req"]).words()]
+        if case.prefill:
+            words += Buffer(where, inputs["prefill"]).words()
+            words += Buffer(where, inputs["starts"]).words()
+        slots = source
+        if not alias:
+            slots = Buffer(where, np.full(given.shape, 77, "i4" if case.slot == "i32" else "i8"),
+                           [gap], shift * (2 if case.slot == "i64" else 1))
+        counts = Buffer(where, np.full(rows, 77, np.int32))
+        words += slots.words() + (counts.words() if case.counts else [])
+        suite.launch(case.name, rows, words)
+        got = slots.fetch()
+        want, count = convert_reference(case, given, *(
+            inputs[name] for name in ("table", "req", "prefill", "starts")))
+        if expected is not None:
+            assert (want == expected).all(), "the reference is wrong"
+        wrong = (got != want).any(1)
+        assert not wrong.any(), (
+            f"{wrong.sum()} of {rows} rows are wrong, first {wrong.argmax()}: "
+            f"{got[wrong][0][:12]} is not {want[wrong][0][:12]}")
+        if case.counts:
+            assert (counts.fetch() == count).all(), "counts"
+        suite.repeat(case.name, rows, words, repeat, [slots, counts] if case.counts else [slots])
+
+    return body
+
+
+def convert_checks(suite):
+    big = suite.where.is_device
+    by_name = {case.name: case for case in cases.CONVERT}
+
+    def check(case, label, *args, **options):
+        suite.check(f"{case.name}: {label}", convert_check(suite, case, *args, **options))
+
+    def by_hand(inputs):
+        inputs["indices"] = np.array([[70, 0, -1, 200, 128]], np.int32)
+        inputs["table"] = np.array([[11, 2, -7]], np.int32)
+        inputs["req"] = np.zeros(1, np.int32)
+
+    def none_at_all(inputs):
+        inputs["indices"][:] = -1
+        inputs["indices"][-1] = (1 << 31) - 1
+        inputs["prefill"][:] = -1
+
+    def no_request(inputs):
+        inputs["req"][:] = np.resize([-1, 5, 1 << 30, -(1 << 31)], len(inputs["req"]))
+
+    def far(inputs):
+        # Beyond any cache, and what an i32 holds.
+        inputs["table"][:] = (1 << 31) - 1 - inputs["table"] % 3
+        inputs["table"][:, ::3] = (1 << 31) // 64
+        inputs["indices"][:, ::7] = (1 << 31) - 1
+        inputs["indices"][:, 1::7] = 1 << 30
+
+    def all_prefill(inputs):
+        inputs["prefill"][:] = np.arange(len(inputs["prefill"])) % 3
+        inputs["starts"][:] = [(1 << 31) - 5, 0, -1]
+        inputs["table"][:] = -1
+
+    check(by_name["conv_5"], "golden", 1, make=by_hand, expected=[[134, 704, -1, -1, -1]])
+    rows = 33 if big else 5
+    for case in cases.CONVERT:
+        check(case, "ragged", rows)
+        check(case, "strided", rows, gap=4)
+        check(case, "strided, rows unaligned", 3, gap=3)
+        check(case, "unaligned", 3, shift=4)
+        if case.slot == "i32":
+            check(case, "in place of the positions", rows, alias=True)
+        check(case, "no slots", 3, make=none_at_all)
+        check(case, "no such request", 4, make=no_request)
+        check(case, "far slots", rows, make=far)
+        if case.prefill:
+            check(case, "prefill", 6, make=all_prefill)
+        check(case, "no rows", 0)
+        check(case, f"{20 if big else 3} runs, several grids", 300 if big else 3,
+              repeat=20 if big else 3)
+    if big:
+        check(by_name["conv_5"], "70,000 rows", 70000)
+        suite.check("conv_2048: rows 2^31 elements apart", far_rows(suite, by_name["conv_2048"]))
+
+
+def far_rows(suite, case):
+    def body(rng):
+        where, torch = suite.where, suite.where.torch
+        rows, apart = 3, 1 << 30
+        given = rng.integers(0, 60 * case.block, (rows, case.width)).astype(np.int32)
+        # 12 GiB; the slots stand behind the positions.
+        space = torch.full((rows, apart), 77, dtype=torch.int32, device="cuda")
+        space[:, :case.width] = torch.from_numpy(given).cuda()
+        table = rng.integers(0, 3000, (2, 60)).astype(np.int32)
+        req = np.array([0, 1, 0], np.int32)
+
+        def columns(first):
+            return memref(space.data_ptr() + 4 * first, given.shape, [apart, 1])
+
+        words = [*columns(0), *Buffer(where, table).words(), *Buffer(where, req).words(),
+                 *columns(case.width)]
+        suite.launch(case.name, rows, words)
+        want, _ = convert_reference(case, given, table, req, None, None)
+        got = space[:, case.width:2 * case.width].cpu().numpy()
+        assert (got == want).all(), f"{(got != want).sum()} slots are wrong"
+        others = space[:, 2 * case.width:2 * case.width + 999].cpu().numpy()
+        assert (others == 77).all(), "what lies behind the slots is written"
+
+    return body
+
+
 # --- Own keys ---------------------------------------------------------------------
 
 
@@ -1081,9 +1335,8 @@ def filter_check(suite, case, rank, indices, table=None, req=None, gap=0, shift=
             f"{got[wrong][0][:12]} is not {want[wrong][0][:12]}")
         if case.counts:
             assert (counts.fetch() == count).all(), "counts"
-        for again in range(repeat):
-            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133][again % 4])
-            assert (slots.fetch() == got).all(), "runs differ"
+        suite.repeat(case.name, rows, words, repeat,
+                     [slots, counts] if case.counts else [slots])
 
     return body
 
@@ -1226,9 +1479,7 @@ def merge_check(suite, case, rows, make=None, gaps=False, shift=0, repeat=0, exa
             most = (2 * ulp(expected_lse[finite], case.merged)
                     + 2.0 ** -20 * np.maximum(1, np.abs(expected_lse[finite])))
             assert (off <= most).all(), f"lse is off by {(off / most).max():.2f} of what is allowed"
-        for again in range(repeat):
-            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133][again % 4])
-            assert (out.fetch() == bits).all(), "runs differ"
+        suite.repeat(case.name, rows, words, repeat, [out, merged] if case.merged else [out])
 
     return body
 
@@ -1307,6 +1558,7 @@ def main():
     attention_checks(suite)
     exchange_checks(suite)
     group_checks(suite)
+    convert_checks(suite)
     for case in cases.LENGTHS:
         suite.check(f"{case.name}: any length", lengths_check(suite, case))
     filter_checks(suite)

@@ -91,8 +91,11 @@ class Kernel:
         self.blocks = []  # of instructions; labels give indices
         self.labels = {}
         self.together = set()  # blocks that begin with a warp-wide instruction
-        self.shared = {}
+        self.shared = {}  # addresses: dynamic memory lies behind the rest
+        self.static = 0
         self.parse(body[:body.rindex("}")])
+        self.shared = {name: self.static if at is None else at
+                       for name, at in self.shared.items()}
 
     def parse(self, body):
         # The braces of inline assembly and of operand lists stay.
@@ -109,7 +112,9 @@ class Kernel:
             if not statement or statement.startswith((".reg", ".loc", ".file")):
                 continue
             if statement.startswith(".shared"):
-                self.shared[statement.split()[-1].split("[")[0]] = 0
+                name, size = re.fullmatch(r".* \.b8 ([\w$]+)(?:\[(\d+)\])?", statement).groups()
+                self.shared[name] = self.static if size else None
+                self.static += (int(size or 0) + 15) // 16 * 16
                 continue
             if statement.startswith(".pragma"):
                 continue
@@ -143,9 +148,9 @@ class Block:
     def __init__(self, kernel, memory, block, grid, threads, shared, values):
         self.kernel, self.memory, self.values = kernel, memory, values
         self.block, self.grid, self.threads = block, grid, threads
-        self.shared = np.full(shared + 16, 0xFF, np.uint8)
-        self.size = shared
-        self.races = Races(shared + 16)
+        self.size = kernel.static + shared
+        self.shared = np.full(self.size + 16, 0xFF, np.uint8)
+        self.races = Races(self.size + 16)
         self.tid = np.arange(threads)
         self.warps = self.tid // WARP
         self.regs = {}
@@ -216,7 +221,7 @@ class Block:
         elif operand.startswith("0f"):
             value = np.uint32(int(operand[2:], 16))
         elif operand in self.kernel.shared:
-            value = np.uint64(0)
+            value = np.uint64(self.kernel.shared[operand])
         elif operand in ("true", "false"):
             value = np.bool_(operand == "true")
         else:

@@ -1,9 +1,10 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
-// Reads functions of one sparse_mla, indexer, topk, push, local_lengths,
-// filter_indices or merge_lse on buffers each, and writes the PTX of their
-// kernels with a list of how they are launched. The tests on a device, which
-// has no MLIR, and those of the PTX's meaning run what this makes.
+// Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
+// local_lengths, filter_indices or merge_lse on buffers each, and writes the
+// PTX of their kernels with a list of how they are launched. The tests on a
+// device, which has no MLIR, and those of the PTX's meaning run what this
+// makes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -265,6 +266,10 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   }
   if (auto push = dyn_cast<PushOp>(op))
     return writeExchange(function, push);
+  if (isa<ConvertIndicesOp>(op))
+    return writeKernel(
+        name, types, getRowShape(op),
+        [&](KernelBuilder &b, ValueRange args) { emitRowKernel(b, op, args); });
   if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op)) {
     if (!isa<MergeLseOp>(op))
       types.push_back(index);

@@ -1,10 +1,14 @@
 // What LLVM's NVPTX backend and its intrinsics get wrong when nobody looks: each kind of
 // kernel as PTX.
 //
+// What stands in none of them: flags of one GPU, the read-only cache, stacks, calls of
+// libdevice or of anything else, and what only a whole warpgroup may do.
+// DEFINE: %{not} = --implicit-check-not=relaxed.gpu --implicit-check-not=ld.global.nc \
+// DEFINE:   --implicit-check-not=.local --implicit-check-not=.func --implicit-check-not=.extern \
+// DEFINE:   --implicit-check-not=call --implicit-check-not=wgmma --implicit-check-not=setmaxnreg
 // DEFINE: %{ptx} = grep "shardq_image_code(" | sed -e 's/\\0A/\n/g' -e 's/\\09/ /g' -e 's/\\22/"/g'
 // RUN: shardq-opt %s --shardq-to-nvvm='arch=sm_90a ptxas=none' | %{ptx} > %t.ptx
-// RUN: FileCheck %s --input-file=%t.ptx --implicit-check-not=relaxed.gpu --implicit-check-not=ld.global.nc \
-// RUN:   --implicit-check-not=.local --implicit-check-not=.func --implicit-check-not=call
+// RUN: FileCheck %s --input-file=%t.ptx %{not}
 //
 // Every kernel says how many threads it has, without which ptxas takes registers for
 // granted:
@@ -12,8 +16,13 @@
 // RUN: grep -c "^\.maxntid\|^\.reqntid" %t.ptx | diff - %t.entries
 //
 // The oldest card has all instructions too:
-// RUN: shardq-opt %s --shardq-to-nvvm='arch=sm_80 ptxas=none' | %{ptx} | FileCheck %s --check-prefixes=CHECK,OLD
+// RUN: shardq-opt %s --shardq-to-nvvm='arch=sm_80 ptxas=none' | %{ptx} | FileCheck %s --check-prefixes=CHECK,OLD %{not}
 // OLD: .target sm_80
+//
+// The host loads no module before main and knows no runtime but ShardQ's:
+// RUN: shardq-opt %s --shardq-to-nvvm='arch=sm_90a ptxas=none' | mlir-translate --mlir-to-llvmir \
+// RUN:   | FileCheck %s --check-prefix=IR --implicit-check-not=global_ctors --implicit-check-not=mgpu
+// IR: define ptr @shardq_module_image()
 
 shardq.mesh @ranks ["tp" = 4]
 shardq.plan @plan over @ranks {
@@ -107,10 +116,26 @@ func.func @indexer(%q: memref<?x64x128xbf16>, %w: memref<?x64xf32>, %k: memref<?
 // CHECK: cp.async
 // CHECK: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
 // CHECK: ex2.approx.ftz.f32
+// Two f32 become a pair at once, the weights as well as the results.
+// CHECK: cvt.rn.f16x2.f32
 // CHECK: lg2.approx
+// CHECK: cvt.rn.f16x2.f32
 func.func @attention(%q: memref<?x16x512xf16>, %rope: memref<?x16x64xf16>, %kv: memref<?x576xf16>, %slots: memref<?x2048xi32>,
                      %out: memref<?x16x512xf16>, %lse: memref<?x16xf32>) {
   shardq.sparse_mla q(%q, %rope) kv(%kv) slots(%slots) outs(%out, %lse) {scale = 0.1 : f32}
       : (memref<?x16x512xf16>, memref<?x16x64xf16>, memref<?x576xf16>, memref<?x2048xi32>, memref<?x16x512xf16>, memref<?x16xf32>) -> ()
+  return
+}
+
+// CHECK-LABEL: .entry shardq_sparse_mla_16x512_16x64_576_2048_16x512_16_bf16(
+// CHECK: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+// CHECK: ex2.approx.ftz.f32
+// CHECK: cvt.rn.bf16x2.f32
+// CHECK: lg2.approx
+// CHECK: cvt.rn.bf16x2.f32
+func.func @attention_bf16(%q: memref<?x16x512xbf16>, %rope: memref<?x16x64xbf16>, %kv: memref<?x576xbf16>,
+                          %slots: memref<?x2048xi32>, %out: memref<?x16x512xbf16>, %lse: memref<?x16xf32>) {
+  shardq.sparse_mla q(%q, %rope) kv(%kv) slots(%slots) outs(%out, %lse) {scale = 0.1 : f32}
+      : (memref<?x16x512xbf16>, memref<?x16x64xbf16>, memref<?x576xbf16>, memref<?x2048xi32>, memref<?x16x512xbf16>, memref<?x16xf32>) -> ()
   return
 }

@@ -10,6 +10,7 @@
 #include "CudaRank.h"
 #include "Scenarios.h"
 #include "TestPtx.h"
+#include "nccl/Library.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -444,6 +445,21 @@ TEST_F(Cuda, MemoryKindsDiffer) {
 
 //===--- Without any device ----------------------------------------------===//
 
+TEST(CudaDriver, NoMulticastFunctions) {
+  // Nothing can make a multicast object that has no function to do so.
+#define SYMBOL(NAME, SYMBOL, PARAMETERS) SYMBOL,
+#define NCCL_SYMBOL(NAME, TYPE, SYMBOL, PARAMETERS) SYMBOL,
+  std::vector<std::string> symbols = {
+      SHARDQ_CUDA_FUNCTIONS(SYMBOL) SHARDQ_CUDA_OPTIONAL_FUNCTIONS(SYMBOL)
+          SHARDQ_NCCL_FUNCTIONS(NCCL_SYMBOL)};
+#undef NCCL_SYMBOL
+#undef SYMBOL
+  EXPECT_GT(symbols.size(), 50u);
+  for (const std::string &symbol : symbols)
+    for (const char *word : {"Multicast", "Window", "Register", "ncclMemAlloc"})
+      EXPECT_EQ(symbol.find(word), std::string::npos) << symbol;
+}
+
 /// The PTX of one test kernel.
 static std::string ptxOf(const std::string &kernel) {
   std::string text = kTestPtx;
@@ -531,6 +547,52 @@ TEST_F(Cuda, DeviceIsFull) {
                                  "cuMemCreate failed: out of memory (2)");
   }
   unsetenv("SHARDQ_FAKE_MEMORY");
+}
+
+/// Calls so far that the driver takes long for, or waits in.
+static uint64_t countHeavyCalls(std::string &last) {
+  void *library = dlopen(std::getenv("SHARDQ_CUDA_DRIVER"), RTLD_NOW);
+  void *address = library ? dlsym(library, "shardq_fake_heavy_calls") : nullptr;
+  uint64_t (*function)(const char **name) = nullptr;
+  std::memcpy(&function, &address, sizeof(function));
+  const char *name = "";
+  uint64_t result = function ? function(&name) : 0;
+  last = name;
+  return result;
+}
+
+TEST_F(CudaAlone, LaterCallsOnlyEnqueue) {
+  if (!isFake())
+    GTEST_SKIP() << "a real driver does not count calls";
+  create();
+  CudaRank rank(comm, plan);
+  // That nobody has loaded.
+  static const shardq_gpu_image lazy = kTestImage;
+  auto program = [&](int64_t bytes) {
+    rank.layer();
+    shardq_rt_begin(context, rank.stream);
+    void *large = shardq_rt_alloc(context, bytes);
+    void *word = shardq_rt_alloc(context, sizeof(uint64_t));
+    EXPECT_NE(large, nullptr);
+    void *params[] = {&word};
+    shardq_rt_launch(context, &lazy, kTestNext, 1, params);
+    shardq_rt_free(context, word);
+    shardq_rt_free(context, large);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  };
+  std::string last;
+  uint64_t before = countHeavyCalls(last);
+  program(int64_t(80) << 20);
+  uint64_t first = countHeavyCalls(last);
+  EXPECT_GT(first, before);
+  for (int64_t bytes : {int64_t(80) << 20, int64_t(1), int64_t(50) << 20})
+    program(bytes);
+  EXPECT_EQ(countHeavyCalls(last), first) << last;
+  CapturedGraph captured = rank.capture([&] { program(int64_t(80) << 20); });
+  captured.launch(rank.stream);
+  EXPECT_EQ(countHeavyCalls(last), first) << last;
+  EXPECT_TRUE(rank.synchronize());
+  EXPECT_EQ(rank.countWrong(), 0u);
 }
 
 /// Takes the fake driver where there is no other.

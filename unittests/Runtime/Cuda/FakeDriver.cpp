@@ -309,6 +309,16 @@ bool loses(const char *way) {
   return text && std::strcmp(text, way) == 0;
 }
 
+/// What no call of a program may do once it has run: calls of this thread that
+/// allocate, free, load or wait, and the last one's name.
+thread_local uint64_t heavyCalls = 0;
+thread_local const char *lastHeavyCall = "";
+
+void countHeavy(const char *name) {
+  ++heavyCalls;
+  lastHeavyCall = name;
+}
+
 void enqueueAnyway(Stream stream, Work work) {
   if (!stream) {
     std::lock_guard<std::mutex> lock(state().mutex);
@@ -433,6 +443,7 @@ FAKE Result cuCtxSetCurrent(ContextHandle context) {
 }
 
 FAKE Result cuCtxSynchronize() {
+  countHeavy(__func__);
   if (!currentContext)
     return kInvalidContext;
   // Streams of other threads may go meanwhile, so the list is asked again.
@@ -467,6 +478,7 @@ FAKE Result cuMemGetAllocationGranularity(size_t *granularity,
 FAKE Result cuMemCreate(MemoryHandle *handle, size_t bytes,
                         const AllocationProperties *properties,
                         unsigned long long flags) {
+  countHeavy(__func__);
   if (bytes == 0 || bytes % kGranularity || flags || properties->type != 1 ||
       properties->handleTypes != 1 || properties->location.type != 1)
     return kInvalidValue;
@@ -482,6 +494,7 @@ FAKE Result cuMemCreate(MemoryHandle *handle, size_t bytes,
 }
 
 FAKE Result cuMemRelease(MemoryHandle handle) {
+  countHeavy(__func__);
   std::lock_guard<std::mutex> lock(state().mutex);
   auto found = state().memories.find(handle);
   if (found == state().memories.end())
@@ -493,6 +506,7 @@ FAKE Result cuMemRelease(MemoryHandle handle) {
 
 FAKE Result cuMemAddressReserve(Address *address, size_t bytes, size_t, Address,
                                 unsigned long long) {
+  countHeavy(__func__);
   void *memory = mmap(nullptr, bytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
@@ -502,11 +516,13 @@ FAKE Result cuMemAddressReserve(Address *address, size_t bytes, size_t, Address,
 }
 
 FAKE Result cuMemAddressFree(Address address, size_t bytes) {
+  countHeavy(__func__);
   return munmap(pointer(address), bytes) == 0 ? kSuccess : kInvalidValue;
 }
 
 FAKE Result cuMemMap(Address address, size_t bytes, size_t offset,
                      MemoryHandle handle, unsigned long long) {
+  countHeavy(__func__);
   std::lock_guard<std::mutex> lock(state().mutex);
   auto found = state().memories.find(handle);
   if (found == state().memories.end())
@@ -520,6 +536,7 @@ FAKE Result cuMemMap(Address address, size_t bytes, size_t offset,
 }
 
 FAKE Result cuMemUnmap(Address address, size_t bytes) {
+  countHeavy(__func__);
   return mmap(pointer(address), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
               0) == MAP_FAILED
@@ -530,6 +547,7 @@ FAKE Result cuMemUnmap(Address address, size_t bytes) {
 FAKE Result cuMemSetAccess(Address address, size_t bytes,
                            const AccessDescription *descriptions,
                            size_t count) {
+  countHeavy(__func__);
   for (size_t i = 0; i != count; ++i)
     if (descriptions[i].location.type != 1 || descriptions[i].flags != 3)
       return kInvalidValue;
@@ -566,14 +584,19 @@ FAKE Result cuMemImportFromShareableHandle(MemoryHandle *handle, void *shared,
 }
 
 FAKE Result cuMemAlloc_v2(Address *address, size_t bytes) {
+  countHeavy(__func__);
   if (!currentContext)
     return kInvalidContext;
   return bytes ? newMemory(bytes, address) : kInvalidValue;
 }
 
-FAKE Result cuMemFree_v2(Address address) { return deleteMemory(address); }
+FAKE Result cuMemFree_v2(Address address) {
+  countHeavy(__func__);
+  return deleteMemory(address);
+}
 
 FAKE Result cuMemHostAlloc(void **address, size_t bytes, unsigned) {
+  countHeavy(__func__);
   if (!currentContext)
     return kInvalidContext;
   Address memory = 0;
@@ -583,6 +606,7 @@ FAKE Result cuMemHostAlloc(void **address, size_t bytes, unsigned) {
 }
 
 FAKE Result cuMemFreeHost(void *address) {
+  countHeavy(__func__);
   return deleteMemory(reinterpret_cast<Address>(address));
 }
 
@@ -637,6 +661,7 @@ FAKE Result cuMemsetD8Async(Address target, unsigned char value, size_t bytes,
 }
 
 FAKE Result cuStreamCreate(Stream *stream, unsigned) {
+  countHeavy(__func__);
   if (!currentContext)
     return kInvalidContext;
   *stream = new StreamObject;
@@ -646,6 +671,7 @@ FAKE Result cuStreamCreate(Stream *stream, unsigned) {
 }
 
 FAKE Result cuStreamDestroy_v2(Stream stream) {
+  countHeavy(__func__);
   {
     std::lock_guard<std::mutex> lock(state().mutex);
     std::erase(state().streams, stream);
@@ -655,6 +681,7 @@ FAKE Result cuStreamDestroy_v2(Stream stream) {
 }
 
 FAKE Result cuStreamSynchronize(Stream stream) {
+  countHeavy(__func__);
   if (!stream)
     return kSuccess;
   if (stream->capture)
@@ -717,6 +744,7 @@ FAKE Result cuGraphDestroy(void *graph) {
 
 FAKE Result cuModuleLoadDataEx(Module *module, const void *image,
                                unsigned count, int *options, void **values) {
+  countHeavy(__func__);
   if (!currentContext)
     return kInvalidContext;
   // What a test hands over as a broken image.
@@ -731,9 +759,13 @@ FAKE Result cuModuleLoadDataEx(Module *module, const void *image,
   return kSuccess;
 }
 
-FAKE Result cuModuleUnload(Module) { return kSuccess; }
+FAKE Result cuModuleUnload(Module) {
+  countHeavy(__func__);
+  return kSuccess;
+}
 
 FAKE Result cuModuleGetFunction(Function *function, Module, const char *name) {
+  countHeavy(__func__);
   for (FunctionObject &kernel : kernels)
     if (std::strcmp(kernel.name, name) == 0) {
       *function = &kernel;
@@ -742,7 +774,10 @@ FAKE Result cuModuleGetFunction(Function *function, Module, const char *name) {
   return kNotFound;
 }
 
-FAKE Result cuFuncLoad(Function) { return kSuccess; }
+FAKE Result cuFuncLoad(Function) {
+  countHeavy(__func__);
+  return kSuccess;
+}
 
 FAKE Result cuFuncGetAttribute(int *value, int, Function) {
   *value = 32;
@@ -750,6 +785,7 @@ FAKE Result cuFuncGetAttribute(int *value, int, Function) {
 }
 
 FAKE Result cuFuncSetAttribute(Function, int attribute, int value) {
+  countHeavy(__func__);
   return attribute == 8 && value <= 232448 ? kSuccess : kInvalidValue;
 }
 
@@ -779,6 +815,11 @@ FAKE Result cuGetErrorString(Result result, const char **text) {
     *text = "an error of the fake driver";
     return kSuccess;
   }
+}
+
+FAKE uint64_t shardq_fake_heavy_calls(const char **last) {
+  *last = lastHeavyCall;
+  return heavyCalls;
 }
 
 // NOLINTEND(readability-identifier-naming)
