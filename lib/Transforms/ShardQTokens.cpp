@@ -5,13 +5,14 @@
 //
 //   step     what one expand_rows describes; has one split, and one gate for
 //            each top-k width
-//   index op indexer, topk, convert_indices: works on rows, so it can run on
-//            this rank's rows alone
+//   index op indexer, topk, convert_indices, gathered_slots: works on rows, so
+//            it can run on this rank's rows alone
 //   local    a value that holds, where the gate is open, the rows `mine` of
 //            what it replaces, and all rows where it is closed
 //
 //===----------------------------------------------------------------------===//
 
+#include "IndexProducers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -58,10 +59,6 @@ struct Candidate {
   int64_t ranks;
   int64_t topk;
 };
-
-bool isIndexOp(Operation *op) {
-  return isa_and_present<IndexerOp, TopKOp, ConvertIndicesOp>(op);
-}
 
 /// The operation in a split gate's branch was versioned by an earlier run.
 bool isVersioned(Operation *op) {
@@ -161,28 +158,6 @@ private:
 // Analysis
 //===----------------------------------------------------------------------===//
 
-/// Adds every expand_rows and index op that `value` comes from.
-static void walkProducers(Value value, llvm::SetVector<Operation *> &found) {
-  Operation *producer = value.getDefiningOp();
-  if (auto cast = dyn_cast_if_present<tensor::CastOp>(producer))
-    return walkProducers(cast.getSource(), found);
-  bool known = isIndexOp(producer) || isa_and_present<ExpandRowsOp>(producer);
-  if (!known || !found.insert(producer) || !isIndexOp(producer))
-    return;
-  auto rowWise = cast<RowWiseOpInterface>(producer);
-  for (OpOperand &operand : producer->getOpOperands())
-    if (rowWise.isRowOperand(operand))
-      walkProducers(operand.get(), found);
-}
-
-static llvm::SetVector<Operation *> getIndexProducers(SparseMlaOp op) {
-  llvm::SetVector<Operation *> found;
-  for (Value value : {op.getSlots(), op.getReq(), op.getTopkLength()})
-    if (value)
-      walkProducers(value, found);
-  return found;
-}
-
 std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
                                                  std::string &reason) {
   llvm::raw_string_ostream why(reason);
@@ -236,20 +211,10 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     why << "the width of its slots is dynamic, and the gate needs the top-k";
     return std::nullopt;
   }
-  ExpandRowsOp expand;
-  for (Operation *producer : getIndexProducers(op)) {
-    auto found = dyn_cast<ExpandRowsOp>(producer);
-    if (!found)
-      continue;
-    if (expand && expand != found) {
-      why << "its rows are described by two expand_rows";
-      return std::nullopt;
-    }
-    expand = found;
-  }
+  StringRef noStep;
+  ExpandRowsOp expand = findExpandRows(op, noStep);
   if (!expand) {
-    why << "no shardq.expand_rows of this function describes its rows (give "
-           "it 'rows')";
+    why << noStep;
     return std::nullopt;
   }
   auto isSplit = [&](Value value) {
