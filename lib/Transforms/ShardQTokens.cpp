@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
@@ -133,6 +134,7 @@ private:
   void versionShared(Operation *indexOp, const Candidate &candidate);
   void version(const Candidate &candidate);
   SmallVector<Value> emitTokenSharded(const Candidate &candidate,
+                                      GatherKvFinishOp gather,
                                       ArrayRef<unsigned> results);
 
   FunctionOpInterface function;
@@ -150,6 +152,8 @@ private:
   /// A candidate that an index op feeds.
   llvm::DenseMap<Operation *, unsigned> anyCandidate;
   llvm::DenseMap<std::pair<Operation *, Attribute>, Step> steps;
+  /// Gathers that have moved into the branches of what attends their keys.
+  SmallVector<GatherKvFinishOp> gathers;
 };
 
 } // namespace
@@ -521,9 +525,30 @@ void FunctionRewriter::versionShared(Operation *indexOp,
     gate.locals[result] = local;
 }
 
+/// The gather of the op's keys, where both its parts can move into branches of
+/// the op: it then overlaps with what stands there, and ends behind the
+/// exchange of queries, before which the inbox could not be read in place.
+static GatherKvFinishOp findOwnGather(SparseMlaOp op) {
+  auto finish = op.getKv().getDefiningOp<GatherKvFinishOp>();
+  if (!finish || finish->getBlock() != op->getBlock() || !finish->hasOneUse())
+    return {};
+  for (Operation *between = finish->getNextNode(); between != op;
+       between = between->getNextNode()) {
+    WalkResult walk = between->walk([](Operation *inner) {
+      return isa<CollectiveOpInterface, GatherKvStartOp, CallOpInterface>(inner)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return {};
+  }
+  return finish;
+}
+
 /// The open branch: returns the values of the chosen results.
 SmallVector<Value>
 FunctionRewriter::emitTokenSharded(const Candidate &candidate,
+                                   GatherKvFinishOp gather,
                                    ArrayRef<unsigned> results) {
   SparseMlaOp op = candidate.op;
   Step &step = getStep(candidate);
@@ -533,6 +558,8 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
     return DirectionAttr::get(builder.getContext(), value);
   };
   IRMapping inBranch;
+  if (gather)
+    builder.clone(*gather.getStart(), inBranch);
   for (auto &[indexOp, owner] : indexOps)
     if (owner && candidates[*owner].op == op)
       cloneOnMyRows(indexOp, candidate, inBranch);
@@ -574,6 +601,9 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
                          ValueRange{}, candidate.mesh, axisAttr)
           .getResult(0);
   prefill.q.push_back(q);
+  Value kv = op.getKv();
+  if (gather)
+    kv = builder.clone(*gather, inBranch)->getResult(0);
 
   bool needsLse = llvm::is_contained(results, 1u);
   auto attend = [&](Part &part, int64_t numHeads, ShardingAttr sharding) {
@@ -582,10 +612,10 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
     if (needsLse)
       types.push_back(
           RankedTensorType::get({dynamic, numHeads}, builder.getF32Type()));
-    return SparseMlaOp::create(builder, loc, types, part.q, op.getKv(),
-                               part.slots, part.req, part.topkLength,
-                               op.getSink(), ValueRange{}, op.getScaleAttr(),
-                               sharding, op.getLseAttr());
+    return SparseMlaOp::create(builder, loc, types, part.q, kv, part.slots,
+                               part.req, part.topkLength, op.getSink(),
+                               ValueRange{}, op.getScaleAttr(), sharding,
+                               op.getLseAttr());
   };
   auto overTokens = ShardingAttr::get(builder.getContext(), candidate.mesh, {},
                                       TokenOrder::Zigzag, {axisAttr});
@@ -608,6 +638,9 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
 void FunctionRewriter::version(const Candidate &candidate) {
   SparseMlaOp op = candidate.op;
   Gate &gate = getGate(candidate);
+  GatherKvFinishOp gather = findOwnGather(op);
+  if (gather)
+    gathers.push_back(gather);
   builder.setInsertionPoint(op);
   SmallVector<unsigned> results;
   SmallVector<Type> types;
@@ -619,11 +652,13 @@ void FunctionRewriter::version(const Candidate &candidate) {
   auto branch = scf::IfOp::create(builder, op.getLoc(), types,
                                   gate.op.getResult(), /*withElseRegion=*/true);
   builder.setInsertionPointToStart(branch.thenBlock());
-  SmallVector<Value> yields = emitTokenSharded(candidate, results);
+  SmallVector<Value> yields = emitTokenSharded(candidate, gather, results);
   scf::YieldOp::create(builder, op.getLoc(), yields);
 
   builder.setInsertionPointToStart(branch.elseBlock());
   IRMapping closed;
+  if (gather)
+    builder.clone(*gather.getStart(), closed);
   llvm::DenseMap<Value, Value> versioned;
   for (auto &[indexOp, owner] : indexOps)
     if (!owner)
@@ -637,6 +672,8 @@ void FunctionRewriter::version(const Candidate &candidate) {
     cloneWithTaps(indexOp, closed);
   }
   mapSharedBack(builder, op, versioned, closed);
+  if (gather)
+    builder.clone(*gather, closed);
   Operation *original = builder.clone(*op, closed);
   yields.clear();
   for (unsigned number : results)
@@ -683,6 +720,11 @@ void FunctionRewriter::run() {
 
   for (const Candidate &candidate : candidates)
     SparseMlaOp(candidate.op)->erase();
+  for (GatherKvFinishOp gather : gathers) {
+    GatherKvStartOp start = gather.getStart();
+    gather.erase();
+    start.erase();
+  }
   for (auto &[indexOp, owner] : llvm::reverse(indexOps)) {
     for (Operation *user : llvm::make_early_inc_range(indexOp->getUsers()))
       if (isa<TapOp>(user))

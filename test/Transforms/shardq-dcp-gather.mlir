@@ -2,6 +2,7 @@
 //
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefixes=CHECK,GATHER
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false null-block=0" | FileCheck %s --check-prefixes=CHECK,GATE
+// RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" --shard-q-tokens="remarks=false min-tokens=0" | FileCheck %s --check-prefix=TOKENS
 // RUN: shardq-opt %s --split-input-file --shardq-dcp --verify-diagnostics
 //
 // A second run changes nothing, and the result goes all the way to a CPU, with the
@@ -50,6 +51,27 @@
 // GATE-NEXT: scf.yield
 // GATE-NEXT: }
 // CHECK-NEXT: return %[[OUT]]
+//
+// With token shards, the gather overlaps with the exchange of queries too, and its keys are read where they
+// arrive: behind that exchange and before the next.
+// TOKENS-LABEL: func @step
+// TOKENS-NOT: shardq.gather_kv_start
+// TOKENS: scf.if
+// TOKENS-NEXT: %[[HANDLE:.*]] = shardq.gather_kv_start
+// TOKENS: shardq.topk
+// TOKENS: shardq.gathered_slots
+// TOKENS: shardq.exchange heads_to_tokens
+// TOKENS-NEXT: %[[ALL:.*]] = shardq.gather_kv_finish %[[HANDLE]]
+// TOKENS: shardq.sparse_mla {{.*}} kv(%[[ALL]])
+// TOKENS: shardq.sparse_mla {{.*}} kv(%[[ALL]])
+// TOKENS: shardq.exchange tokens_to_heads
+// TOKENS: else
+// TOKENS-NEXT: %[[HANDLE:.*]] = shardq.gather_kv_start
+// TOKENS: shardq.topk
+// TOKENS: shardq.gather_kv_finish %[[HANDLE]]
+// TOKENS: }
+// TOKENS-NOT: shardq.gather_kv
+// TOKENS: return
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func private @write(tensor<?x576xbf16>) -> tensor<?x576xbf16>
 func.func @step(%nope: tensor<?x16x512xbf16>, %rope: tensor<?x16x64xbf16>, %old: tensor<?x576xbf16>, %start: tensor<?xi32>,

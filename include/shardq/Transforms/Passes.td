@@ -31,7 +31,8 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
     The step's description is the `expand_rows` that the op's `rows` or the producers of
     its slots refer to. Row operands that come from elsewhere (arguments, other ops)
     are taken by rows; index ops that several attentions share are versioned once and
-    shared. An attention that cannot be rewritten stays as it is; with `remarks` the
+    shared. A `gather_kv_finish` whose keys only the attention reads moves into both branches, with its start, so that
+    the gather overlaps with the indexer and the exchange of queries. An attention that cannot be rewritten stays as it is; with `remarks` the
     reason is said at the op. Everything else in the module is left alone, and a second
     run changes nothing.
   }];
