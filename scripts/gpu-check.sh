@@ -15,6 +15,7 @@
 #                   sanitizer,bench,peers
 #   --package=DIR   what gpu-package.sh made (default: where this script lies)
 #   --peers=DIR     where exchange_peers.py is: the same exchanges by torch and NCCL
+#   --worlds=LIST   counts of ranks for the runtime's tests (default 2,3,4,8)
 #   --target=cpu    a rehearsal on CPU ranks of what they can do
 #
 # One line a check, then a table of all; the exit status is 1 if one failed, 77
@@ -31,6 +32,7 @@ replays=100
 gpus=
 bench=1
 sanitizer=1
+worlds=2,3,4,8
 
 fail() {
   echo "gpu-check: $*" >&2
@@ -40,7 +42,7 @@ fail() {
 # Values may also stand by themselves: --logs DIR.
 while (($#)); do
   case $1 in
-  --bench | --gpus | --jobs | --logs | --only | --package | --peers | --target)
+  --bench | --gpus | --jobs | --logs | --only | --package | --peers | --target | --worlds)
     (($# > 1)) || fail "$1 needs a value"
     set -- "$1=$2" "${@:3}"
     ;;
@@ -56,6 +58,7 @@ while (($#)); do
   --package=*) package=${1#*=} ;;
   --peers=*) peers=${1#*=} ;;
   --target=cpu | --target=cuda) target=${1#*=} ;;
+  --worlds=*) worlds=${1#*=} ;;
   -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;;
   *) fail "unknown option $1" ;;
   esac
@@ -266,6 +269,17 @@ examples=$package/examples
 sed -e 's/"tp" = 8/"tp" = 2/' -e 's/x16x/x64x/g' -e 's/over 8 ranks: 16 heads/over 2 ranks: 64 heads/' \
   "$examples/deepseek-v32-tp8.mlir" >"$programs/v32-tp2.mlir"
 tp2=$programs/v32-tp2.mlir
+# dcp_program TP DCP: decode over a KV cache that is divided over DCP of TP ranks.
+dcp_program() {
+  sed -e "s/\"tp\" = 8, \"dcp\" = 8/\"tp\" = $1, \"dcp\" = $2/" -e "s/x16x/x$((128 / $1))x/g" \
+    -e "s/^\(.*\) over 8 ranks, decode: 16 heads and an eighth/\1 over $1 ranks, decode: $((128 / $1)) heads and 1\/$2/" \
+    "$examples/deepseek-v32-dcp8-decode.mlir" >"$programs/v32-tp$1-dcp$2.mlir"
+}
+dcp_program 2 2
+dcp_program 4 4
+dcp_program 4 2
+dcp2=$programs/v32-tp2-dcp2.mlir
+dcp='builtin.module(shardq-dcp{step=decode remarks=false})'
 
 # step NAME QUERY_LENS CONTEXT_LENS [DECODES]
 step() {
@@ -311,9 +325,50 @@ exchanges() {
   echo "}"
 }
 
-# rows_of OP COUNT: convert_indices or take_rows of COUNT arrays of [8192, 2048] i32.
+# gathers WORLD COUNT: that many of [T, 64, 576] bf16, each of which only arrives.
+gathers() {
+  local i q="tensor<?x$((64 / $1))x576xbf16>"
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $1]
+func.func @gather(%q: $q {shardq.split = #shardq.split<@ranks, 1 over "tp">},
+    %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>) -> tensor<?xi32> {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : $q
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+PROGRAM
+  for ((i = 0; i != $2; ++i)); do
+    echo "  %x$i = shardq.gather_query(%q) over @ranks \"tp\" : ($q) -> tensor<?x64x576xbf16>"
+  done
+  echo "  return %req : tensor<?xi32>"
+  echo "}"
+}
+
+# combines WORLD COUNT: that many of [T, 64, 512] bf16 with LSEs of base 2.
+combines() {
+  local i out="tensor<?x$((64 / $1))x512xbf16>" results="" outs="" attributes=""
+  local given="tensor<?x64x512xbf16>, tensor<?x64xf32>" split='{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+  for ((i = 0; i != $2; ++i)); do
+    results+="${results:+, }%x$i"
+    outs+="${outs:+, }$out"
+    attributes+="${attributes:+, }$out $split"
+  done
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $1]
+func.func @combine(%partial: tensor<?x64x512xbf16>, %lse: tensor<?x64xf32>) -> ($attributes) {
+PROGRAM
+  for ((i = 0; i != $2; ++i)); do
+    echo "  %x$i = shardq.combine_lse %partial lse(%lse) over @ranks \"tp\" {lse = #shardq.lse<base = two>} : ($given) -> $out"
+  done
+  echo "  return $results : $outs"
+  echo "}"
+}
+
+# rows_of OP COUNT: convert_indices, filter_indices or take_rows of COUNT arrays of
+# [8192, 2048] i32.
 rows_of() {
   local given="tensor<8192x2048xi32>" rows="tensor<?x2048xi32>" arguments="" body="" results="" types="" i
+  local split="" attributes=""
   for ((i = 0; i != $2; ++i)); do
     arguments+="%topk$i: $given, "
     case $1 in
@@ -323,6 +378,13 @@ rows_of() {
 "
       rows=$given
       ;;
+    filter_indices)
+      body+="  %x$i = shardq.filter_indices %topk$i table(%table) rows(%req) over @ranks \"tp\"
+      {block_size = 64 : i64, interleave = 64 : i64} : ($given, tensor<?x?xi32>, tensor<?xi32>) -> $given
+"
+      rows=$given
+      attributes=' {shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+      ;;
     take_rows)
       body+="  %x$i = shardq.take_rows %topk$i[%ids] : ($given, tensor<?xi32>) -> $rows
 "
@@ -330,10 +392,11 @@ rows_of() {
     esac
     results+="${results:+, }%x$i"
     types+="${types:+, }$rows"
+    split+="${split:+, }$rows$attributes"
   done
   cat <<PROGRAM
 shardq.mesh @ranks ["tp" = 2]
-func.func @rows($arguments%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %table: tensor<?x?xi32>) -> ($types) {
+func.func @rows($arguments%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %table: tensor<?x?xi32>) -> ($split) {
   %c0 = arith.constant 0 : index
   %rows = tensor.dim %topk0, %c0 : $given
   %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
@@ -347,10 +410,10 @@ PROGRAM
 
 # --- Checks -------------------------------------------------------------------
 
-# Ranks of tests start anew for each, which takes most of the time.
+# runtime_tests FILTER
 runtime_tests() {
   local code=0
-  GTEST_TOTAL_SHARDS=$1 GTEST_SHARD_INDEX=$2 limited "$package/CudaRuntimeTests" || code=$?
+  limited "$package/CudaRuntimeTests" --gtest_filter="$1" || code=$?
   if ((code)); then
     note=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).*ms)$/\1/p' "$log" | paste -sd' ' | cut -c1-150)
     return $code
@@ -364,9 +427,9 @@ runtime_tests() {
 
 runtime_replays() {
   SHARDQ_TEST_REPLAYS=10000 limited "$package/CudaRuntimeTests" \
-    --gtest_filter='*GraphReplays/threads_2:*GraphReplays/processes_2' || return
+    --gtest_filter='*Ranks.GraphReplays/threads_2:*Ranks.GraphReplays/processes_2' || return
   note="$(grep -c '^\[       OK' "$log" || true) tests"
-  [[ $note == "2 tests" ]]
+  [[ $note != "0 tests" ]]
 }
 
 kernel_checks() {
@@ -450,14 +513,16 @@ hosts_differ() {
   }
 }
 
+# sanitized TOOL COMMAND...
 sanitized() {
   # As ranks() does, below the sanitizer.
-  local real=$shardq_run shardq_run=$programs/sanitized.sh
-  printf '#!/bin/sh\nexec %q --tool memcheck --target-processes all --error-exitcode 9 %q "$@"\n' \
-    "$compute_sanitizer" "$real" >"$shardq_run"
+  local real=$shardq_run shardq_run=$programs/sanitized-$1.sh
+  printf '#!/bin/sh\nexec %q --tool %s --target-processes all --error-exitcode 9 %q "$@"\n' \
+    "$compute_sanitizer" "$1" "$real" >"$shardq_run"
   chmod +x "$shardq_run"
+  shift
   "$@" || return
-  grep -q 'ERROR SUMMARY: 0 errors' "$log" || {
+  grep -qE 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' "$log" || {
     note="the sanitizer has no summary"
     return 1
   }
@@ -480,13 +545,14 @@ decimal() {
 # one_more PROGRAM STEP MORE OPTION...: sets `each` to what one op more takes in a graph, in
 # hundredths of a microsecond, from PROGRAM-1.mlir with one and PROGRAM-MORE.mlir,
 # and `one` and `alone` to what a call with one takes in a graph and by itself. Of
-# the options, each op has one.
+# the options, each op has one. Runs on `world` ranks.
+world=2
 one_more() {
   local program=$1 step=$2 more=$3 count many code
   shift 3
   for count in 1 "$more"; do
     code=0
-    ranks 2 "$program-$count.mlir" --step="$step" --bench="$replays" "${@:1:count}" >"$log.$count" 2>&1 || code=$?
+    ranks "$world" "$program-$count.mlir" --step="$step" --bench="$replays" "${@:1:count}" >"$log.$count" 2>&1 || code=$?
     cat "$log.$count"
     ((code == 0)) || return $code
   done
@@ -522,6 +588,19 @@ bench_exchange() {
   note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s (one in a graph $(decimal "$one") us, by itself $alone)"
 }
 
+# bench_group gathers|combines ROWS: the same of an exchange of `world` ranks.
+bench_group() {
+  local rows=$2 each one alone bytes tenths
+  one_more "$programs/$1-w$world" "$programs/rows-$rows.json" 9 || return
+  # What a rank sends to the others.
+  case $1 in
+  gathers) bytes=$((rows * 64 / world * 576 * 2 * (world - 1))) ;;
+  combines) bytes=$((rows * 64 / world * 520 * 2 * (world - 1))) ;;
+  esac
+  tenths=$((bytes / each))
+  note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s (one in a graph $(decimal "$one") us, by itself $alone)"
+}
+
 bench_call() {
   ranks "$@" --bench="$replays" --report="$logs/$name.json" || return
   local time
@@ -552,14 +631,17 @@ if wanted runtime; then
   elif [[ ! -x $package/CudaRuntimeTests ]]; then
     skip runtime "CudaRuntimeTests is not in the package"
   else
-    # A test is mostly the start of its processes: more of them than of other checks.
-    own=$jobs
-    jobs=$((jobs > 8 ? jobs : 8))
-    for ((i = 0; i != 8; ++i)); do
-      check "runtime-$i" 240 runtime_tests 8 "$i"
+    # A test is mostly the start of its processes, and processes that come to the
+    # driver together wait for each other there.
+    alone runtime-single 120 runtime_tests '-*Ranks.*'
+    for count in ${worlds//,/ }; do
+      alone "runtime-direct-$count" 280 runtime_tests "*CudaRanks.*_$count"
+      if [[ $no_nccl ]] || ((count > gpus)); then
+        skip "runtime-nccl-$count" "${no_nccl:-a GPU for each rank}"
+      else
+        alone "runtime-nccl-$count" 280 runtime_tests "*NcclRanks.*_$count"
+      fi
     done
-    wait
-    jobs=$own
     if ((gpus > 1)); then
       alone runtime-10000-replays 240 runtime_replays
     else
@@ -577,7 +659,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk exchange; do
+  for name in mla idx topk exchange group local_ filter merge; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -589,7 +671,7 @@ fi
 if wanted verify; then
   while read -r count program steps; do
     file=$examples/$program.mlir
-    [[ $program != v32-tp2 ]] || file=$tp2
+    [[ ! -f $programs/$program.mlir ]] || file=$programs/$program.mlir
     for name in $steps; do
       check "verify-${program/deepseek-/}-$name" 180 verified "$count" "$file" \
         --step="$examples/steps/small-$name.json"
@@ -601,6 +683,10 @@ if wanted verify; then
 8 glm5-tp8 open trace-07
 8 mixed-step-tp8 speculative closed-decodes
 4 two-layers-shared-indices mixed open
+2 v32-tp2-dcp2 decode-trace closed-decodes one-token mixed closed-padding zero-lengths
+4 v32-tp4-dcp4 decode-trace one-token speculative
+4 v32-tp4-dcp2 decode-trace closed-padding
+8 deepseek-v32-dcp8-decode decode-trace closed-decodes
 LIST
 fi
 
@@ -636,6 +722,12 @@ if wanted graph; then
       >"$programs/turns-closed.json"
     check graph-turns 240 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
       --next-step="$programs/turns-closed.json" --shard-q-tokens --graph --repeat=$((gpus > 1 ? 10000 : 60))
+    for name in decode-trace closed-decodes; do
+      check "graph-dcp-$name" 180 ranks 2 "$dcp2" --step="$examples/steps/small-$name.json" --pipeline="$dcp" \
+        --graph --repeat=$repeat
+    done
+    check graph-dcp8-decode-trace 180 ranks 8 "$examples/deepseek-v32-dcp8-decode.mlir" \
+      --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" --graph --repeat=30
     check graph-heads-mixed 180 ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --graph --repeat=$repeat
   fi
 fi
@@ -657,6 +749,9 @@ if wanted nccl; then
       check "nccl-graph-$name" 180 ranks 2 "$tp2" --step="$examples/steps/small-$name.json" \
         --shard-q-tokens --graph --repeat=100
     done
+    check nccl-verify-dcp2 240 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json"
+    check nccl-graph-dcp2 180 ranks 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
+      --pipeline="$dcp" --graph --repeat=100
     for count in 2 3 4 8; do
       ((count <= gpus)) || continue
       check "nccl-roundtrip-w$count-h16-576-bf16-d3" 120 round_trip "$count" 16 576 bf16 3
@@ -679,7 +774,11 @@ if wanted sanitizer; then
   elif [[ ! -x $compute_sanitizer ]]; then
     skip sanitizer "no compute-sanitizer"
   else
-    alone sanitizer-memcheck 240 sanitized round_trip 2 8 512 bf16 3
+    for tool in memcheck racecheck; do
+      alone sanitizer-$tool 120 sanitized $tool round_trip 2 8 512 bf16 3
+      alone sanitizer-$tool-attention 240 sanitized $tool ranks 2 "$tp2" \
+        --step="$examples/steps/small-one-token.json" --shard-q-tokens
+    done
   fi
 fi
 wait
@@ -708,6 +807,22 @@ if wanted bench && bench_or bench; then
     step "rows-$rows" "$rows" 0
     alone "exchange-$rows" 240 bench_exchange "$rows"
   done
+  for rows in 1 8 32 64 128; do
+    step "rows-$rows" "$rows" 0
+  done
+  # Two, and as many as there are.
+  for world in 2 4 8; do
+    ((world == 2 || (world <= gpus && 2 * world > gpus))) || continue
+    for op in combines gathers; do
+      for count in 1 9; do
+        $op $world $count >"$programs/$op-w$world-$count.mlir"
+      done
+      for rows in 1 8 32 64 128; do
+        alone "${op%s}-w$world-$rows" 240 bench_group $op "$rows"
+      done
+    done
+  done
+  world=2
   if [[ $no_nccl ]]; then
     skip nccl-exchange "$no_nccl"
   else
@@ -719,7 +834,7 @@ if wanted bench && bench_or bench; then
     transport=auto
   fi
   random_array "$logs/data/topk.npy" '<i4' '8192, 2048' $((8192 * 2048 * 4))
-  for op in convert_indices take_rows; do
+  for op in convert_indices filter_indices take_rows; do
     for count in 1 5; do
       rows_of $op $count >"$programs/$op-$count.mlir"
     done
@@ -743,6 +858,7 @@ if wanted bench && bench_or bench; then
     alone "v32-tp2-$name-tokens" 200 bench_call 2 "$tp2" --step="$programs/$name.json" --shard-q-tokens
     replays=$own
   done
+  alone v32-tp2-dcp2-decode 200 bench_call 2 "$dcp2" --step="$programs/decode.json" --pipeline="$dcp"
   if [[ $have_kernels ]]; then
     skip kernel-times "$have_kernels"
   else

@@ -298,8 +298,11 @@ FailureOr<Code> ShardQAssembleKernelsPass::assemble(gpu::BinaryOp binary,
   code.report = parsePtxasOutput(result->output);
   if (failed(report(binary, code.report, ptx)))
     return failure();
-  if (!result->succeeded)
-    return fail(binary, "ptxas failed: ") << StringRef(result->output);
+  if (result->status != 0)
+    return fail(binary, "ptxas failed with status ")
+           << result->status << ": " << StringRef(result->output);
+  if (result->cubin.empty())
+    return fail(binary, "ptxas wrote nothing");
   code.bytes = std::move(result->cubin);
   return code;
 }

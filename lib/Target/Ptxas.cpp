@@ -164,12 +164,12 @@ llvm::Expected<PtxasResult> shardq::runPtxas(StringRef path, StringRef ptx,
     return llvm::createStringError("ptxas '" + path +
                                    "' did not run: " + message);
   PtxasResult result;
-  result.succeeded = status == 0;
+  result.status = status;
   llvm::Expected<std::string> output = readFile(log);
   if (!output)
     return output.takeError();
   result.output = std::move(*output);
-  if (result.succeeded) {
+  if (result.status == 0) {
     llvm::Expected<std::string> cubin = readFile(binary);
     if (!cubin)
       return cubin.takeError();

@@ -45,8 +45,8 @@ PtxasReport parsePtxasOutput(StringRef text);
 llvm::Expected<std::string> findPtxas(StringRef given);
 
 struct PtxasResult {
-  bool succeeded = false;
-  std::string cubin;
+  int status = 0;
+  std::string cubin;  // where that is 0
   std::string output; // all that it printed
 };
 

@@ -315,9 +315,9 @@ void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
                          &toldRows);
 }
 
-/// Signals; `wanted` is null where lines need not say what is expected. One
-/// block.
-__attribute__((always_inline)) void
+/// Signals; `wanted` is null where lines need not say what is expected. The new
+/// epoch, or 0 after an error that is known. One block.
+__attribute__((always_inline)) uint64_t
 signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
             const Group &group, const int64_t *rows, const int64_t *wanted) {
   bool refuse =
@@ -325,13 +325,13 @@ signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
   // Orders what the block stored before what each lane releases below, and all
   // threads take one way.
   if (barrierAny(refuse))
-    return;
+    return 0;
   uint64_t epoch = context.epochs[channel] + 1;
   Exchange exchange{context.rank, context.slot, channel,
                     epoch,        operation,    group};
   bool isFaulty = strikes(context.fault, operation, epoch);
   if (isFaulty && !isSignalToldFaulty(context))
-    return;
+    return 0;
   DeviceMemory memory;
   for (int64_t step = threadIndex(); step < group.size;
        step += blockThreads()) {
@@ -350,7 +350,9 @@ signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
   // All have read the epoch, and all flags are set: who looks for a laggard
   // takes the epoch for a promise.
   barrierAny(false);
-  if (threadIndex() == 0) {
+  // The release goes over the link and back; the lanes that wait for peers next
+  // are others.
+  if (threadIndex() == blockThreads() - 1) {
     memory.storeRelease(context.epochs[channel], epoch);
     if (context.marks) {
       Mark &mark = context.marks[channel];
@@ -361,18 +363,16 @@ signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
       memory.storeRelease(mark.begun, epoch);
     }
   }
-  // A wait of this block that follows asks for that epoch.
-  barrierAny(false);
+  return epoch;
 }
 
 /// Fills the channel's current inbox. One block. Peers that have not heard of
 /// the error may still be pushing there, and what they write over the poison is
 /// as useless as the poison: a race by design.
-__attribute__((no_sanitize("thread"))) void poison(const DeviceContext &context,
-                                                   int32_t channel) {
+__attribute__((no_sanitize("thread"))) void
+poison(const DeviceContext &context, int32_t channel, uint64_t epoch) {
   const Channel &buffer = context.channels[channel];
-  uint64_t generation =
-      generationOf(context.epochs[channel], buffer.generations);
+  uint64_t generation = generationOf(epoch, buffer.generations);
   char *inbox = context.slotBase + buffer.offset + generation * buffer.bytes;
   uint64_t words =
       reinterpret_cast<uint64_t>(inbox) % 8 == 0 ? buffer.bytes / 8 : 0;
@@ -381,6 +381,39 @@ __attribute__((no_sanitize("thread"))) void poison(const DeviceContext &context,
     reinterpret_cast<uint64_t *>(inbox)[i] = ~uint64_t(0);
   for (uint64_t i = words * 8 + thread; i < buffer.bytes; i += threads)
     inbox[i] = static_cast<char>(0xff);
+}
+
+/// Waits for all members, or fills the inbox of `epoch`. One block.
+__attribute__((always_inline)) void
+awaitGroup(const DeviceContext &context, int32_t channel, int32_t operation,
+           const Group &group, const int64_t *rows, uint64_t epoch,
+           bool refuse) {
+  if (!refuse) {
+    Exchange exchange{context.rank, context.slot, channel,
+                      epoch,        operation,    group};
+    Waiting memory(context, exchange);
+    for (int64_t step = threadIndex(); step < group.size && !refuse;
+         step += blockThreads()) {
+      Verdict verdict =
+          protocol::awaitMember(memory, context.flags, exchange,
+                                group.rotated(step, context.rank), rows);
+      refuse = verdict.arrival != protocol::Arrival::Here;
+      if (Failure failure = protocol::failureOf(exchange, verdict);
+          failure.status != SHARDQ_OK)
+        record(context, failure);
+    }
+    refuse = barrierAny(refuse);
+    // No lane tells anything any more. After a failure it stays true: a peer
+    // whose own deadline passes before it hears of this one must not take this
+    // rank for one that waits for nobody.
+    if (memory.hasPublished && !refuse)
+      memory.storeRelease(
+          context.progress.at(context.rank, context.slot).waiting, 0);
+    if (!refuse)
+      return;
+  }
+  if (isChannel(context, channel))
+    poison(context, channel, epoch);
 }
 
 } // namespace
@@ -460,7 +493,7 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
     claim(*context);
   bool refuse =
       hasFailed(*context) || !checkCall(*context, channel, operation, group);
-  uint64_t epoch = refuse ? 0 : context->epochs[channel];
+  uint64_t epoch = isChannel(*context, channel) ? context->epochs[channel] : 0;
   if (!refuse && epoch == 0) {
     recordMisuse(*context, Misuse::WaitBeforeSignal, operation, channel, -1);
     refuse = true;
@@ -470,30 +503,19 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
     DeviceMemory memory;
     memory.storeRelease(context->marks[channel].arrived, epoch);
   }
-  if (!refuse) {
-    Exchange exchange{context->rank, context->slot, channel,
-                      epoch,         operation,     group};
-    Waiting memory(*context, exchange);
-    for (int64_t step = threadIndex(); step < group_size && !refuse;
-         step += blockThreads()) {
-      Verdict verdict =
-          protocol::awaitMember(memory, context->flags, exchange,
-                                group.rotated(step, context->rank), rows);
-      refuse = verdict.arrival != protocol::Arrival::Here;
-      if (Failure failure = protocol::failureOf(exchange, verdict);
-          failure.status != SHARDQ_OK)
-        record(*context, failure);
-    }
-    refuse = barrierAny(refuse);
-    // No lane tells anything any more. After a failure it stays true: a peer
-    // whose own deadline passes before it hears of this one must not take this
-    // rank for one that waits for nobody.
-    if (memory.hasPublished && !refuse)
-      memory.storeRelease(
-          context->progress.at(context->rank, context->slot).waiting, 0);
-    if (!refuse)
-      return;
-  }
-  if (isChannel(*context, channel))
-    poison(*context, channel);
+  awaitGroup(*context, channel, operation, group, rows, epoch, refuse);
+}
+
+SHARDQ_DEVICE void
+shardq_device_exchange(const DeviceContext *context, int32_t channel,
+                       int32_t operation, int64_t group_first,
+                       int64_t group_stride, int64_t group_size,
+                       const int64_t *rows, const int64_t *expected) {
+  Group group{group_first, group_stride, group_size};
+  uint64_t epoch =
+      signalGroup(*context, channel, operation, group, rows, nullptr);
+  bool refuse = epoch == 0;
+  if (refuse && isChannel(*context, channel))
+    epoch = context->epochs[channel];
+  awaitGroup(*context, channel, operation, group, expected, epoch, refuse);
 }

@@ -63,6 +63,14 @@ void shardq_device_wait(const shardq::device::DeviceContext *context,
                         int64_t group_stride, int64_t group_size,
                         const int64_t *rows);
 
+/// Signal and wait at once: `rows` are pushed, `expected` to be found. One
+/// block.
+void shardq_device_exchange(const shardq::device::DeviceContext *context,
+                            int32_t channel, int32_t operation,
+                            int64_t group_first, int64_t group_stride,
+                            int64_t group_size, const int64_t *rows,
+                            const int64_t *expected);
+
 } // extern "C"
 
 #endif // SHARDQ_RUNTIME_DEVICE_DEVICE_H

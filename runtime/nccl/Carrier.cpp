@@ -75,8 +75,9 @@ Outcome Carrier::check(const std::vector<uint64_t> &given,
       return gpu.driver.failed("cuMemcpyHtoDAsync", result);
     if (cuda::Result result = gpu.driver.fill(came, 0, bytes, stream))
       return gpu.driver.failed("cuMemsetD8Async", result);
-    if (Outcome outcome = await(link, "ncclGroupEnd",
-                                link.enqueue(parcels, stream), deadline);
+    if (Outcome outcome = await(
+            link, "ncclGroupEnd",
+            link.enqueue(parcels, stream, /*isCaptured=*/false), deadline);
         outcome.failed())
       return outcome;
     std::vector<uint64_t> words(expected.size());

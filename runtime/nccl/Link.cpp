@@ -2,7 +2,9 @@
 
 #include "Link.h"
 
+#include <thread>
 #include <time.h>
+#include <utility>
 
 using namespace shardq;
 using namespace shardq::nccl;
@@ -25,10 +27,12 @@ Result Link::state() {
   return orError(library.getAsyncError(communicator, &state), state);
 }
 
-Result Link::enqueue(const std::vector<Parcel> &parcels, cuda::Stream stream) {
+Result Link::enqueue(const std::vector<Parcel> &parcels, cuda::Stream stream,
+                     bool isCaptured) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!communicator)
     return kAborted;
+  mayBeInGraphs |= isCaptured;
   Result result = library.groupStart();
   for (const Parcel &parcel : parcels) {
     if (parcel.sourceBytes)
@@ -68,9 +72,16 @@ void Link::finish(const Deadline &deadline) {
 
 void Link::abort() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (communicator)
-    library.abort(communicator);
-  communicator = nullptr;
+  Communicator ended = std::exchange(communicator, nullptr);
+  if (!ended)
+    return;
+  if (!mayBeInGraphs) {
+    library.abort(ended);
+    return;
+  }
+  // It tells the kernels at once, and then waits for the last graph that holds
+  // one of them, which the caller may destroy later or never.
+  std::thread([&library = library, ended] { library.abort(ended); }).detach();
 }
 
 std::string Link::describe(const char *call, Result result) {

@@ -38,14 +38,15 @@ public:
   Result state();
 
   /// Enqueues a group. Nothing else may be enqueued on the stream until
-  /// `state` leaves kInProgress.
-  Result enqueue(const std::vector<Parcel> &parcels, cuda::Stream stream);
+  /// `state` leaves kInProgress. Into a graph where the stream `isCaptured`.
+  Result enqueue(const std::vector<Parcel> &parcels, cuda::Stream stream,
+                 bool isCaptured);
 
   /// Ends it in peace where that is done within `deadline`, else aborts it:
-  /// peers may be gone.
+  /// peers may be gone, and graphs that hold groups of it may still be there.
   void finish(const Deadline &deadline);
 
-  /// Ends it and whatever kernels of it run.
+  /// Ends it and whatever kernels of it run. Does not wait for graphs.
   void abort();
 
   /// What NCCL says about a result.
@@ -54,7 +55,9 @@ public:
 private:
   const Library &library;
   std::mutex mutex;
-  Communicator communicator = nullptr; // guarded by mutex
+  // Guarded by mutex.
+  Communicator communicator = nullptr;
+  bool mayBeInGraphs = false;
 };
 
 } // namespace shardq::nccl

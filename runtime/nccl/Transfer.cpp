@@ -56,7 +56,7 @@ bool shardq_context::enqueueParcels(const std::vector<Parcel> &parcels) {
   if (isEmpty)
     return true;
   Link &link = comm.carrier->link(slot);
-  nccl::Result result = link.enqueue(parcels, stream);
+  nccl::Result result = link.enqueue(parcels, stream, isCapturing());
   Deadline deadline = Deadline::in(comm.deadlineMs);
   while (result == nccl::kInProgress && !comm.failed() && !deadline.passed()) {
     nap();

@@ -12,61 +12,27 @@ func.func @f(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %slots: memref<?x4xi32
 
 // -----
 
+// Values are read 16 bytes at a time, LSEs are not.
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%n: memref<?xi32>) {
-  // expected-error @+1 {{'shardq.local_lengths' op has no form on the GPU}}
-  shardq.local_lengths %n over @ranks "tp" outs(%n) {interleave = 4 : i64} : (memref<?xi32>, memref<?xi32>) -> ()
+func.func @f(%p: memref<?x8x16xbf16, strided<[?, ?, ?]>>, %l: memref<?x8xf32, strided<[?, ?]>>, %x: memref<?x2x24xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op has a buffer of type 'memref<?x8x16xbf16, strided<[?, ?, ?]>>', expected a last stride of 1}}
+  shardq.push scatter_heads(%p, %l) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x8x16xbf16, strided<[?, ?, ?]>>, memref<?x8xf32, strided<[?, ?]>>), memref<?x2x24xbf16, #shardq.symmetric<@ranks>>
   return
 }
 
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%i: memref<?x4xi32>) {
-  // expected-error @+1 {{'shardq.filter_indices' op has no form on the GPU}}
-  shardq.filter_indices %i over @ranks "tp" outs(%i) {interleave = 4 : i64} : (memref<?x4xi32>, memref<?x4xi32>) -> ()
+func.func @f(%i: memref<?x2x24xbf16>, %o: memref<?x2x16xbf16, strided<[?, ?, ?]>>) {
+  // expected-error @+1 {{'shardq.merge_lse' op has a buffer of type 'memref<?x2x16xbf16, strided<[?, ?, ?]>>', expected a last stride of 1}}
+  shardq.merge_lse %i into(%o) over @ranks "tp" : memref<?x2x24xbf16>, memref<?x2x16xbf16, strided<[?, ?, ?]>>
   return
 }
 
 // -----
 
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%i: memref<?x2x24xbf16>, %o: memref<?x2x16xbf16>) {
-  // expected-error @+1 {{'shardq.merge_lse' op has no form on the GPU}}
-  shardq.merge_lse %i into(%o) over @ranks "tp" : memref<?x2x24xbf16>, memref<?x2x16xbf16>
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%s: memref<?x2x8xbf16>, %x: memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{'shardq.push' op of gather_heads has no form on the GPU}}
-  shardq.push gather_heads(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
-      : (memref<?x2x8xbf16>), memref<?x8x8xbf16, #shardq.symmetric<@ranks>>
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%n: index) {
-  // expected-error @+1 {{'shardq.signal' op of gather_heads has no form on the GPU}}
-  shardq.signal gather_heads rows(%n) over @ranks "tp" channel 0 exchange 0
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%n: index) {
-  // expected-error @+1 {{'shardq.wait' op of scatter_heads has no form on the GPU}}
-  shardq.wait scatter_heads rows(%n) over @ranks "tp" channel 0 exchange 0
-  return
-}
-
-// -----
-
+// Ops on values become pushes first.
 shardq.mesh @ranks ["tp" = 4]
 func.func @f(%s: memref<?x2x8xbf16>, %x: memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) {
   // expected-error @+1 {{'shardq.gather_query' op has no form on the GPU}}

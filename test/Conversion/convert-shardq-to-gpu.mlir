@@ -229,8 +229,10 @@ func.func @rows_on_device(%start: memref<?xi32>, %lens: memref<?xi32>, %n: index
 // CHECK: gpu.launch {{.*}} function(@linalg_fill_f32{{[_0-9]*}})
 // A signal and its wait are one kernel where nothing stands between.
 // CHECK: gpu.launch {{.*}} function(@shardq_signal_wait{{[_0-9]*}})
-// CHECK: llvm.call @shardq_device_signal
-// CHECK: llvm.call @shardq_device_wait
+// CHECK: %[[SENT:.*]] = llvm.addrspacecast
+// CHECK: %[[EXPECTED:.*]] = llvm.addrspacecast
+// CHECK: gpu.barrier
+// CHECK: llvm.call @shardq_device_exchange({{.*}}, %[[SENT]], %[[EXPECTED]])
 
 // Read after one signal of the channel:
 // CHECK: gpu.launch {{.*}} function(@memref_copy_8x8_8x8_f32{{[_0-9]*}})

@@ -31,7 +31,7 @@ def main():
         subprocess.run([sys.executable, os.path.join(here, "cases.py")], stdout=file,
                        check=True)
     failed = False
-    print(f"{'kernel':<24} {'chip':<8} registers  spills   stack  dynamic shared")
+    print(f"{'kernel':<28} {'chip':<8} registers  spills   stack  dynamic shared")
     for chip in chips or ["sm_80", "sm_90a", "sm_100a"]:
         subprocess.run([tool, cases, "-o", folder, f"-chip={chip}",
                         f"-features={FEATURES[chip]}"], check=True)
@@ -45,7 +45,7 @@ def main():
                 int((re.search(pattern, text) or [0, -1])[1])
                 for pattern in (r"Used (\d+) registers", r"(\d+) bytes stack",
                                 r"(\d+) bytes spill stores"))
-            print(f"{name:<24} {chip:<8} {registers:9} {spills:7} {stack:7} {shared:>15}")
+            print(f"{name:<28} {chip:<8} {registers:9} {spills:7} {stack:7} {shared:>15}")
             if result.returncode or stack or spills or re.search(r"warning|C75\d\d", text):
                 print(text)
                 failed = True

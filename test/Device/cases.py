@@ -52,6 +52,52 @@ class Exchange:
     carried: int = 16  # rows between two ranks, where NCCL carries them
 
 
+@dataclass(frozen=True)
+class Group:
+    name: str
+    direction: str  # gather_heads or scatter_heads
+    ranks: int
+    heads: int  # that travel from one rank to another
+    parts: tuple = (512, 64)  # widths of the sources; one for partial outputs
+    element: str = "bf16"
+    lse: str = "f32"
+    lse_stride: bool = False  # of any strides
+    mesh: int = 1  # ranks from one member to the next
+    capacity: int = 64  # rows of each rank
+    carried: int = 16  # rows between two ranks, where NCCL carries them
+
+
+@dataclass(frozen=True)
+class Lengths:
+    name: str
+    ranks: int
+    interleave: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    name: str
+    width: int  # 0 for one that the type leaves open
+    ranks: int
+    interleave: int = 1
+    block: int = 0  # 0 for positions without a table
+    stride: int = 0
+    slot: str = "i32"
+    in_place: bool = False
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class Merge:
+    name: str
+    ranks: int
+    heads: int  # of one rank
+    value: int = 512
+    element: str = "bf16"
+    base: str = "e"
+    merged: str = ""  # type of the merged LSE, if there is one
+
+
 ATTENTION = [
     # The models' shapes, with everything that is optional.
     Attention("mla_h1", 1, lse="e"),
@@ -98,6 +144,57 @@ EXCHANGE = [
     Exchange("exchange_out_tp3", "tokens_to_heads", 3, 5, parts=(512,)),
     Exchange("exchange_out_tp4_f32", "tokens_to_heads", 4, 1, parts=(20,), element="f32"),
     Exchange("exchange_lse_tp2", "tokens_to_heads", 2, 3, parts=(), element="f32"),
+]
+
+GROUP = [
+    Group("group_q_dcp2", "gather_heads", 2, 32),
+    Group("group_q_dcp8_tp16", "gather_heads", 8, 2, mesh=2),
+    Group("group_q_dcp3_odd", "gather_heads", 3, 5, parts=(5, 2), element="f32"),
+    Group("group_q_dcp4_bytes", "gather_heads", 4, 4, parts=(656,), element="i8"),
+    Group("group_q_dcp2_odd_bytes", "gather_heads", 2, 3, parts=(7,), element="i8"),
+    Group("group_out_dcp2", "scatter_heads", 2, 32, parts=(512,)),
+    Group("group_out_dcp8_f16", "scatter_heads", 8, 3, parts=(128,), element="f16", lse="f16",
+          lse_stride=True),
+    Group("group_out_dcp3_f32", "scatter_heads", 3, 5, parts=(20,), element="f32", lse="bf16",
+          lse_stride=True, mesh=2),
+    Group("group_out_dcp4_odd", "scatter_heads", 4, 1, parts=(19,)),
+]
+
+LENGTHS = [
+    Lengths("local_2_4", 2, 4),
+    Lengths("local_8_128", 8, 128),
+    Lengths("local_3_1", 3, 1),
+    Lengths("local_256_most", 256, 2147483647),
+]
+
+FILTER = [
+    Filter("filter_6", 6, 2, block=64),
+    Filter("filter_6_in_place", 6, 2, block=64, in_place=True),
+    Filter("filter_remap", 8, 2, interleave=2),
+    Filter("filter_2048", 2048, 8, interleave=64, block=64, stride=70),
+    Filter("filter_2048_one", 2048, 1, interleave=64, block=64),
+    Filter("filter_2051", 2051, 3, interleave=4, block=64),
+    Filter("filter_2176_i64", 2176, 4, interleave=2, block=8, stride=4294967295, slot="i64"),
+    Filter("filter_1", 1, 3, interleave=1, block=1, counts=False),
+    Filter("filter_64_in_place_i64", 64, 2, interleave=8, block=16, slot="i64", in_place=True),
+    Filter("filter_2051_in_place", 2051, 2, interleave=2, block=2, in_place=True, counts=False),
+    Filter("filter_5000", 5000, 2, interleave=16, block=64, stride=1000000),
+    Filter("filter_any", 0, 5, interleave=3, block=9),
+    Filter("filter_any_in_place", 0, 2, interleave=3, in_place=True),
+    Filter("filter_large_blocks", 40, 2, interleave=1 << 30, block=1 << 32),
+]
+
+MERGE = [
+    Merge("merge_1", 1, 4, merged="f32"),
+    Merge("merge_2_h32", 2, 32, base="two"),
+    Merge("merge_4_f16", 4, 3, value=128, element="f16", merged="f16"),
+    Merge("merge_8", 8, 5, merged="f32"),
+    Merge("merge_8_two", 8, 2, base="two", merged="bf16"),
+    Merge("merge_3_f32", 3, 2, value=20, element="f32", merged="f32"),
+    Merge("merge_5_w1_f32", 5, 2, value=1, element="f32", merged="f32"),
+    Merge("merge_2_w19", 2, 3, value=19, merged="f32"),
+    Merge("merge_7_w5_f16", 7, 1, value=5, element="f16"),
+    Merge("merge_20_w2056", 20, 2, value=2056, merged="f32"),
 ]
 
 
@@ -188,12 +285,88 @@ def exchange(case):
             f"{types[-1]}, {inbox}\n  return\n}}\n")
 
 
+def group(case):
+    ranks = f"@{case.name}_ranks"
+    is_gather = case.direction == "gather_heads"
+    own = case.heads if is_gather else case.heads * case.ranks
+    sources = [strided(case.element, "?", own, width) for width in case.parts]
+    if not is_gather:
+        strides = "strided<[?, ?], offset: ?>" if case.lse_stride else "strided<[?, 1], offset: ?>"
+        sources.append(f"memref<?x{own}x{case.lse}, {strides}>")
+    width, heads, capacity = sum(case.parts), case.heads * case.ranks, case.capacity
+    if not is_gather:
+        width += 16 // bytes_of(case.element)
+        heads, capacity = case.heads, case.capacity * case.ranks
+    inbox = f"memref<?x{heads}x{width}x{case.element}, #shardq.symmetric<{ranks}>>"
+    names = [f"%q{i}" for i in range(len(sources))]
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip([*names, "%inbox"], [*sources, inbox]))
+    return (f'shardq.mesh {ranks} ["dcp" = {case.ranks}, "other" = {case.mesh}]\n'
+            f"func.func @{case.name}({arguments}) attributes {{carried = {case.carried} : i64}} {{\n"
+            f"  shardq.push {case.direction}({', '.join(names)}) into(%inbox) over {ranks} \"dcp\" "
+            f"channel 0 exchange 0 {{capacity = {capacity} : i64}} : "
+            f"({', '.join(sources)}), {inbox}\n  return\n}}\n")
+
+
+def mesh(case):
+    return f'shardq.mesh @{case.name}_ranks ["dcp" = {case.ranks}]\n'
+
+
+def lengths(case):
+    operands = [("lengths", strided("i32", "?")), ("result", strided("i32", "?"))]
+    return mesh(case) + function(
+        case.name, operands, f"shardq.local_lengths %lengths over @{case.name}_ranks \"dcp\" "
+        f"outs(%result) {{interleave = {case.interleave} : i64}}")
+
+
+def filter_(case):
+    width = case.width or "?"
+    operands = [("indices", strided("i32", "?", width))]
+    attributes = [f"interleave = {case.interleave} : i64"]
+    text = "shardq.filter_indices %indices"
+    if case.block:
+        operands += [("table", strided("i32", "?", "?")), ("req", strided("i32", "?"))]
+        text += " table(%table) rows(%req)"
+        attributes.append(f"block_size = {case.block} : i64")
+        if case.stride:
+            attributes.append(f"block_stride_rows = {case.stride} : i64")
+    if case.in_place:
+        attributes.append("in_place")
+    operands.append(("slots", strided(case.slot, "?", width)))
+    outs = "%slots"
+    if case.counts:
+        operands.append(("counts", strided("i32", "?")))
+        outs += ", %counts"
+    return mesh(case) + function(
+        case.name, operands,
+        f'{text} over @{case.name}_ranks "dcp" outs({outs}) {{{", ".join(attributes)}}}')
+
+
+def bytes_of(element):
+    return 4 if element == "f32" else 1 if element in ("i8", "f8E4M3FN") else 2
+
+
+def merge(case):
+    inbox = strided(case.element, "?", case.heads, case.value + 16 // bytes_of(case.element))
+    operands = [("inbox", inbox), ("out", strided(case.element, "?", case.heads, case.value))]
+    outs = "%out"
+    if case.merged:
+        operands.append(("merged", f"memref<?x{case.heads}x{case.merged}, strided<[?, ?], offset: ?>>"))
+        outs += ", %merged"
+    arguments = ", ".join(f"%{n}: {t}" for n, t in operands)
+    types = ", ".join(t for _, t in operands)
+    return mesh(case) + (
+        f"func.func @{case.name}({arguments}) {{\n"
+        f'  shardq.merge_lse %inbox into({outs}) over @{case.name}_ranks "dcp" '
+        f"{{lse = #shardq.lse<base = {case.base}>}} : {types}\n  return\n}}\n")
+
+
 def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
-    for write, group in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
-                         (exchange, EXCHANGE)):
-        for case in group:
+    for write, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
+                         (exchange, EXCHANGE), (group, GROUP), (lengths, LENGTHS),
+                         (filter_, FILTER), (merge, MERGE)):
+        for case in cases:
             if case.name.startswith(prefix):
                 print(write(case))
 

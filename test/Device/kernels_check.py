@@ -1,5 +1,5 @@
-"""Checks the generated attention, indexer and top-k kernels against float64, and that
-packed and unpacked rows arrive as pushed ones do.
+"""Checks the generated kernels against float64, and that packed and unpacked rows arrive
+as pushed ones do.
 
     python3 kernels_check.py FOLDER [--chip sm_90a] [--no-times] [--only NAME]
     python3 kernels_check.py FOLDER --emulate [--only NAME]
@@ -753,7 +753,39 @@ def times(suite):
             table.append((f"{name} {rows}x{width} {kind}", f"{ms:.3f} ms",
                           f"torch.topk {base:.3f} ms, {base / ms:.1f}x"))
 
+    def filter_(name, rows, positions):
+        case = {c.name: c for c in cases.FILTER}[name]
+        indices = torch.stack([torch.randperm(positions, device="cuda")[:case.width]
+                               for _ in range(rows)]).to(torch.int32).sort(1).values.contiguous()
+        blocks = -(-positions // case.block)
+        table_ = torch.randperm(blocks, device="cuda").to(torch.int32)[None].contiguous()
+        req = torch.zeros(rows, dtype=torch.int32, device="cuda")
+        slots, counts = torch.empty_like(indices), torch.empty_like(req)
+        words = [x for t in (indices, table_, req, slots, counts) for x in describe(t)] + [0]
+        ms = measure(lambda: suite.launch(name, rows, words))
+        table.append((f"{name} rows={rows}", f"{1000 * ms:.2f} us",
+                      f"{2 * rows * case.width * 4 / ms / 1e6:.0f} GB/s"))
+
+    def merge(name, rows):
+        case = {c.name: c for c in cases.MERGE}[name]
+        inbox = torch.randn(case.ranks * rows, case.heads, case.value + 8, device="cuda",
+                            dtype=torch.bfloat16)
+        # Of all members LSEs of a like size.
+        inbox.view(torch.float32)[..., case.value // 2] = torch.rand(
+            case.ranks * rows, case.heads, device="cuda")
+        out = torch.empty(rows, case.heads, case.value, device="cuda", dtype=torch.bfloat16)
+        words = [*describe(inbox), *describe(out)]
+        merged = torch.empty(rows, case.heads, device="cuda")
+        words += describe(merged) if case.merged else []
+        ms = measure(lambda: suite.launch(name, rows, words))
+        moved = 2 * (inbox.numel() + out.numel())
+        table.append((f"{name} rows={rows}", f"{1000 * ms:.2f} us", f"{moved / ms / 1e6:.0f} GB/s"))
+
     for run, *args in (
+            *((filter_, name, rows, 32768) for name in ("filter_2048", "filter_2048_one")
+              for rows in (1, 128, 8192)),
+            *((merge, "merge_2_h32", rows) for rows in (1, 128, 4096)),
+            *((merge, "merge_8", rows) for rows in (1, 128, 4096)),
             (attention, "mla_h128", 512, 2048, 32768),
             (attention, "mla_h16", 4096, 2048, 32768),
             (attention, "mla_h64", 4096, 2048, 32768),
@@ -855,6 +887,411 @@ def exchange_checks(suite):
         suite.check(f"{case.name}: no rows", exchange_check(suite, case, [0] * case.ranks))
 
 
+# --- Exchanges of a dcp group -----------------------------------------------------
+
+
+BITS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i8": np.uint8}
+
+
+def numbers(bits, element):
+    """float64 of any element type's bits."""
+    if element == "f32":
+        return np.asarray(bits).view(np.float32).astype(np.float64)
+    return widen(bits, element)
+
+
+def rounded(values, element):
+    """Bits of float64."""
+    if element == "f32":
+        return values.astype(np.float32).view(np.uint32)
+    return narrow(values, element)
+
+
+def group_check(suite, case, rows, gaps=False, shift=0):
+    def body(rng):
+        where = suite.where
+        ranks, heads, dtype = case.ranks, case.heads, BITS[case.element]
+        size = dtype().itemsize
+        is_gather = case.direction == "gather_heads"
+        tail = 0 if is_gather else 16 // size
+        width = sum(case.parts) + tail
+        own_heads = heads if is_gather else heads * ranks
+        inbox_rows = case.capacity * (1 if is_gather else ranks)
+        # The inbox of this step, at the front of its channel.
+        shape = (rows * (1 if is_gather else ranks), heads * ranks if is_gather else heads, width)
+        stride = (inbox_rows * shape[1] * width * size + 255) // 256 * 256
+        apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
+        data, lses, sources = [], [], []
+        for rank in range(ranks):
+            parts = [rng.integers(0, 1 << (8 * size), (rows, own_heads, w), np.uint64)
+                     .astype(dtype) for w in case.parts]
+            data.append(np.concatenate(parts, 2))
+            # Rows of a multiple of 16 bytes stay that.
+            sources.append([Buffer(where, part, apart(16 * 3, 16), shift) for part in parts])
+            if is_gather:
+                continue
+            lse = rounded(rng.standard_normal((rows, own_heads)) * 5, case.lse)
+            lses.append(numbers(lse, case.lse).astype(np.float32))
+            if case.lse_stride:
+                # Heads outside, rows inside.
+                turned = Buffer(where, np.ascontiguousarray(lse.T), [3])
+                turned.shape, turned.strides = turned.shape[::-1], turned.strides[::-1]
+                sources[-1].append(turned)
+            else:
+                sources[-1].append(Buffer(where, lse, apart(3)))
+        untouched = np.full(stride * ranks * case.mesh, 0xEE, np.uint8)
+        heaps = [where.upload(untouched) for _ in range(2)]
+        boxes = [Buffer(where, np.full((ranks * case.carried, heads, width),
+                                       0xAB, dtype)) for _ in range(ranks)]
+
+        def launch(kernel, member, heap, extra):
+            rank = member * case.mesh
+            context = where.upload(np.array([rank, stride], np.int64))
+            words = [word for source in sources[member] for word in source.words()]
+            words += memref(heap + rank * stride, shape)
+            suite.launch(f"{case.name}_{kernel}", rows, [*words, rank, member, context, *extra])
+
+        def plain(buffer):
+            return memref(buffer.address, buffer.shape)
+
+        for member in range(ranks):
+            launch("push", member, heaps[0], [])
+            launch("pack", member, heaps[1], plain(boxes[member]))
+        sent = [box.fetch() for box in boxes]
+        for to in range(ranks):
+            landing = np.full_like(sent[0], 0xCD)
+            for source in range(ranks):
+                if source != to:
+                    landing[source * case.carried:][:rows] = (
+                        sent[source][to * case.carried:][:rows])
+            assert (sent[to].reshape(ranks, case.carried, -1)[to] == 0xAB).all(), (
+                "own rows are in the outbox")
+            assert (sent[to].reshape(ranks, case.carried, -1)[:, rows:] == 0xAB).all(), (
+                "the outbox holds more than is sent")
+            launch("unpack", to, heaps[1], plain(Buffer(where, landing)))
+        pushed, carried = (where.download(heap, untouched) for heap in heaps)
+
+        expected = untouched.copy()
+        for to in range(ranks):
+            inbox = np.zeros(shape, dtype)
+            for source in range(ranks):
+                if is_gather:
+                    inbox[:, source * heads:][:, :heads] = data[source]
+                    continue
+                block = inbox[source * rows:][:rows]
+                mine = slice(to * heads, (to + 1) * heads)
+                block[:, :, :width - tail] = data[source][:, mine]
+                words = np.zeros((rows, heads, 4), np.uint32)
+                words[:, :, 0] = lses[source][:, mine].view(np.uint32)
+                block[:, :, width - tail:] = words.view(dtype).reshape(rows, heads, tail)
+            begin = to * case.mesh * stride
+            expected[begin:begin + inbox.nbytes] = inbox.reshape(-1).view(np.uint8)
+        for name, found in (("pushed", pushed), ("carried", carried)):
+            assert (found == expected).all(), (
+                f"{(found != expected).sum()} of {len(found)} bytes {name} are wrong, the first "
+                f"at {(found != expected).argmax()} of {stride} a rank")
+
+    return body
+
+
+def group_checks(suite):
+    for case in cases.GROUP:
+        suite.check(f"{case.name}: rows", group_check(suite, case, 5))
+        suite.check(f"{case.name}: a row", group_check(suite, case, 1))
+        suite.check(f"{case.name}: no rows", group_check(suite, case, 0))
+        suite.check(f"{case.name}: strided", group_check(suite, case, 3, gaps=True))
+        suite.check(f"{case.name}: unaligned",
+                    group_check(suite, case, 2, shift=BITS[case.element]().itemsize))
+
+
+# --- Own keys ---------------------------------------------------------------------
+
+
+def lengths_check(suite, case):
+    def body(rng):
+        given = np.concatenate([rng.integers(-3, 5000, 700), [0, 3, 4, 5, 8, 9, 12, 1000, -1,
+                                                              (1 << 31) - 1]]).astype(np.int32)
+        total = np.zeros(len(given), np.int64)
+        for rank in range(case.ranks):
+            result = Buffer(suite.where, np.full(len(given), 77, np.int32))
+            words = [*Buffer(suite.where, given).words(), *result.words(), rank]
+            suite.launch(case.name, (len(given) + 255) // 256, words)
+            n = np.maximum(given.astype(np.int64), 0)
+            base = n // case.interleave // case.ranks * case.interleave
+            expected = base + np.clip(n - base * case.ranks - rank * case.interleave, 0,
+                                      case.interleave)
+            assert (result.fetch() == expected).all(), f"rank {rank}"
+            total += expected
+            if not suite.where.is_device and rank == 7:
+                return
+        assert (total == np.maximum(given, 0)).all()
+
+    return body
+
+
+def filter_reference(case, rank, indices, table, req):
+    t = indices.astype(np.int64)
+    run = t // case.interleave
+    slot = run // case.ranks * case.interleave + t % case.interleave
+    valid = (t >= 0) & (run % case.ranks == rank)
+    if case.block:
+        block, request = slot // case.block, np.broadcast_to(req[:, None], t.shape)
+        valid &= (request >= 0) & (request < len(table)) & (block < table.shape[1])
+        entry = table[np.where(valid, request, 0), np.where(valid, block, 0)].astype(np.int64)
+        valid &= entry >= 0
+        slot = entry * (case.stride or case.block) + slot % case.block
+    if case.slot == "i32":
+        valid &= slot < 1 << 31
+    slot = np.where(valid, slot, -1)
+    if not case.in_place:
+        order = np.argsort(~valid, axis=1, kind="stable")
+        slot = np.take_along_axis(slot, order, 1)
+    return slot, valid.sum(1)
+
+
+def filter_check(suite, case, rank, indices, table=None, req=None, gap=0, shift=0, alias=False,
+                 repeat=0, expected=None):
+    def body(rng):
+        where = suite.where
+        given = indices(rng) if callable(indices) else np.array(indices, np.int32)
+        rows = len(given)
+        pages = table(rng) if callable(table) else table
+        requests = req(rng) if callable(req) else req
+        source = Buffer(where, given, [gap], shift)
+        words = source.words()
+        if case.block:
+            words += Buffer(where, pages, [1]).words() + Buffer(where, requests).words()
+        slots = source
+        if not alias:
+            slots = Buffer(where, np.full(given.shape, 77, "i4" if case.slot == "i32" else "i8"),
+                           [gap], 2 * shift if case.slot == "i64" else shift)
+        words += slots.words()
+        counts = Buffer(where, np.full(rows, 77, np.int32))
+        if case.counts:
+            words += counts.words()
+        words.append(rank)
+        suite.launch(case.name, rows, words)
+        got = slots.fetch()
+        want, count = filter_reference(case, rank, given, pages, requests)
+        if expected is not None:
+            assert (want == expected).all(), "the reference is wrong"
+        wrong = (got != want).any(1)
+        assert not wrong.any(), (
+            f"{wrong.sum()} of {rows} rows are wrong, first {wrong.argmax()}: "
+            f"{got[wrong][0][:12]} is not {want[wrong][0][:12]}")
+        if case.counts:
+            assert (counts.fetch() == count).all(), "counts"
+        for again in range(repeat):
+            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133][again % 4])
+            assert (slots.fetch() == got).all(), "runs differ"
+
+    return body
+
+
+def filter_checks(suite):
+    big = suite.where.is_device
+    by_name = {case.name: case for case in cases.FILTER}
+
+    def golden(name, rank, indices, expected, **options):
+        suite.check(f"{name}: golden, rank {rank}",
+                    filter_check(suite, by_name[name], rank, [indices], expected=[expected],
+                                 **options))
+
+    page = np.array([[11, 2, 7, 5]], np.int32)
+    first = np.zeros(1, np.int32)
+    golden("filter_6", 0, [8, 5, 130, 7, -1, 262], [708, 129, 451, -1, -1, -1], table=page, req=first)
+    golden("filter_6_in_place", 0, [8, 5, 130, 7, -1, 262], [708, -1, 129, -1, -1, 451], table=page,
+           req=first)
+    golden("filter_remap", 0, [0, 2, 1, 3, 4, 6, -1, 5], [0, 1, 2, 3, -1, -1, -1, -1])
+    golden("filter_remap", 1, [0, 2, 1, 3, 4, 6, -1, 5], [0, 1, 2, -1, -1, -1, -1, -1])
+    for case in cases.FILTER:
+        width = case.width or 300
+        rows = 9 if big else 2
+
+        def ragged(rng, rows=rows, width=width):
+            top = 60 * max(case.block, 1) * case.ranks if case.block < 1 << 30 else (1 << 31) - 1
+            given = rng.integers(0, max(min(top, (1 << 31) - 1), 2), (rows, width))
+            given[rng.random(given.shape) < 0.1] = -1
+            given[-1] = np.sort(given[-1])
+            return given.astype(np.int32)
+
+        def pages(rng):
+            entries = rng.integers(0, 3000, (3, 50)).astype(np.int32)
+            entries[rng.random(entries.shape) < 0.1] = -7
+            return entries
+
+        def requests(rng, rows=rows):
+            return (np.arange(rows) % 3).astype(np.int32)
+
+        tables = dict(table=pages, req=requests) if case.block else {}
+        for rank in sorted({0, case.ranks - 1}):
+            suite.check(f"{case.name}: ragged, rank {rank}",
+                        filter_check(suite, case, rank, ragged, **tables))
+        suite.check(f"{case.name}: strided",
+                    filter_check(suite, case, 0, ragged, gap=3, **tables))
+        suite.check(f"{case.name}: unaligned",
+                    filter_check(suite, case, 0, ragged, shift=4, **tables))
+        if case.slot == "i32":
+            suite.check(f"{case.name}: in place of the positions",
+                        filter_check(suite, case, 0, ragged, alias=True, **tables))
+        if case.block:
+            suite.check(f"{case.name}: no such request", filter_check(
+                suite, case, 0, ragged, table=pages,
+                req=lambda rng, rows=rows: np.array([-1, 3, 1 << 30] * 3, np.int32)[:rows]))
+        suite.check(f"{case.name}: no rows", filter_check(
+            suite, case, 0, np.zeros((0, width), np.int32),
+            **(dict(table=page, req=np.zeros(0, np.int32)) if case.block else {})))
+        suite.check(f"{case.name}: none", filter_check(
+            suite, case, 0, np.full((2, width), -1, np.int32),
+            **(dict(table=page, req=np.zeros(2, np.int32)) if case.block else {})))
+    if big:
+        for name in ("filter_2048", "filter_2051", "filter_5000"):
+            case = by_name[name]
+            suite.check(f"{name}: 20 runs, several grids", filter_check(
+                suite, case, 1, lambda rng: rng.integers(-1, 9000, (700, case.width)).astype(np.int32),
+                table=lambda rng: rng.integers(0, 999, (5, 200)).astype(np.int32),
+                req=lambda rng: rng.integers(-1, 6, 700).astype(np.int32), repeat=20))
+
+
+# --- Merge ------------------------------------------------------------------------
+
+
+def merge_reference(case, values, lse):
+    """float64 of [ranks, rows, heads, d] and [ranks, rows, heads]; what an f32 sum may be
+    off by."""
+    lse = np.where(np.isnan(lse) | (lse == np.inf), -np.inf, lse)
+    unit = np.log(2) if case.base == "two" else 1.0
+    top = lse.max(0)
+    with np.errstate(invalid="ignore"):
+        weights = np.where(lse > -np.inf, np.exp((lse - top) * unit), 0.0)
+    total = weights.sum(0)
+    some = total > 0
+    safe = np.where(some, total, 1.0)
+    terms = np.where((weights > 0)[..., None], values, 0.0) * weights[..., None]
+    merged = np.where(some, top + np.log(safe) / unit, -np.inf)
+    return terms.sum(0) / safe[..., None], np.abs(terms).sum(0) / safe[..., None], merged
+
+
+def ulp(values, element):
+    digits, least = {"bf16": (8, -133), "f16": (11, -24), "f32": (24, -149)}[element]
+    exponent = np.frexp(np.where(values == 0, 1e-300, values))[1]
+    return 2.0 ** np.maximum(exponent - digits, least)
+
+
+def merge_check(suite, case, rows, make=None, gaps=False, shift=0, repeat=0, exact=None,
+                promised=0):
+    """`promised` rows of the result, beyond those that were sent."""
+
+    def body(rng):
+        where = suite.where
+        dtype, size = BITS[case.element], BITS[case.element]().itemsize
+        shape = (case.ranks, rows, case.heads)
+        values = rounded(rng.standard_normal((*shape, case.value)), case.element)
+        lse = (rng.standard_normal(shape) * 4).astype(np.float32)
+        if make:
+            make(values, lse)
+        tail = np.full((*shape, 4), 0xDEADBEEF, np.uint32)
+        tail[..., 0] = lse.view(np.uint32)
+        inbox = np.concatenate([values, tail.view(dtype).reshape(*shape, 16 // size)], 3)
+        inbox = inbox.reshape(case.ranks * rows, *inbox.shape[2:])
+        apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
+        out = Buffer(where, np.full((rows + promised, case.heads, case.value), 0x7FC1, dtype),
+                     apart(16, 16), shift)
+        words = [*Buffer(where, inbox, apart(32, 16), shift).words(), *out.words()]
+        if case.merged:
+            # Of any strides: heads outside.
+            merged = Buffer(where, np.full((case.heads, rows + promised), 0x7FC1,
+                                           BITS[case.merged]), [2])
+            words += memref(merged.address, merged.shape[::-1], merged.strides[::-1],
+                            merged.flat.itemsize)
+        suite.launch(case.name, rows, words)
+        bits = out.fetch()
+        got = numbers(bits, case.element)
+        expected, allowed, expected_lse = merge_reference(
+            case, numbers(values, case.element), lse.astype(np.float64))
+        allowed = allowed * 8 * 2.0 ** -24 + 2 * ulp(expected, case.element)
+        off = np.abs(got[:rows] - expected)
+        assert not np.isnan(got).any(), f"{np.isnan(got).sum()} NaN in out"
+        assert (off <= allowed).all(), (
+            f"out is off by {(off / allowed).max():.2f} of what is allowed")
+        assert (got[rows:] == 0).all(), "rows that nobody sent are not 0"
+        if exact is not None:
+            assert (got == exact).all(), f"{got.reshape(-1)[:4]} is not {exact}"
+        if case.merged:
+            got_lse = numbers(merged.fetch().T, case.merged)
+            assert ((got_lse[:rows] == -np.inf) == (expected_lse == -np.inf)).all(), "-inf in lse"
+            assert (got_lse[rows:] == -np.inf).all(), "LSE of rows that nobody sent"
+            finite = expected_lse != -np.inf
+            off = np.abs(got_lse[:rows][finite] - expected_lse[finite])
+            most = (2 * ulp(expected_lse[finite], case.merged)
+                    + 2.0 ** -20 * np.maximum(1, np.abs(expected_lse[finite])))
+            assert (off <= most).all(), f"lse is off by {(off / most).max():.2f} of what is allowed"
+        for again in range(repeat):
+            suite.launch(case.name, rows, words, grid=[None, 1, 7, 133][again % 4])
+            assert (out.fetch() == bits).all(), "runs differ"
+
+    return body
+
+
+def merge_checks(suite):
+    big = suite.where.is_device
+    nan = {"f32": 0x7FC00000, "bf16": 0x7FC0, "f16": 0x7E00}
+
+    def check(case, label, *args, **options):
+        suite.check(f"{case.name}: {label}", merge_check(suite, case, *args, **options))
+
+    for case in cases.MERGE:
+        ranks = case.ranks
+
+        def number(value, case=case):
+            return rounded(np.array(float(value)), case.element)
+
+        def empty_somewhere(values, lse):
+            # What an empty source holds is not read.
+            for i, none in enumerate((-np.inf, np.inf, np.nan)):
+                at = np.arange(lse.size).reshape(lse.shape) % 5 == i
+                lse[at] = none
+                values[at] = nan[case.element]
+
+        def all_empty(values, lse):
+            lse[...] = np.resize(np.array([-np.inf, np.inf, np.nan], np.float32), lse.shape)
+            values[...] = nan[case.element]
+
+        def large(values, lse):
+            lse[...] = 1e4 + lse * 1e-2
+
+        def pair(first, second, with_lse):
+            def make(values, lse):
+                values[...], lse[...] = nan[case.element], -np.inf
+                values[0], lse[0] = number(first), with_lse[0]
+                values[1], lse[1] = number(second), with_lse[1]
+                if np.isnan(first):
+                    values[0] = nan[case.element]
+            return make
+
+        check(case, "random", 7 if big else 3)
+        check(case, "strided", 3, gaps=True)
+        check(case, "unaligned", 2, shift=BITS[case.element]().itemsize)
+        check(case, "empty sources", 6, make=empty_somewhere)
+        check(case, "nobody has keys", 2, make=all_empty, exact=0)
+        check(case, "large LSEs", 4, make=large)
+        check(case, "no rows", 0)
+        check(case, "rows that nobody sent", 2, promised=3, make=None)
+        if ranks > 1 and case.base == "e":
+            inf = np.inf
+            for label, given, lses, want in (
+                    ("3", (1, 5), (0, 0), 3), ("7 alone", (3, 7), (-inf, 0), 7),
+                    ("the finite one", (4, 7), (inf, 0), 7),
+                    ("7", (4, 8), (0, np.float32(np.log(3))), 7),
+                    ("7 beside NaN", (np.nan, 7), (-inf, 0), 7)):
+                # ln 3 in f32 is not ln 3.
+                exact = None if label == "7" and case.element == "f32" else want
+                check(case, f"golden {label}", 1, make=pair(*given, lses), exact=exact)
+    if big:
+        for case in cases.MERGE:
+            check(case, "20 runs, several grids", 300, repeat=20)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
@@ -869,6 +1306,11 @@ def main():
     indexer_checks(suite)
     attention_checks(suite)
     exchange_checks(suite)
+    group_checks(suite)
+    for case in cases.LENGTHS:
+        suite.check(f"{case.name}: any length", lengths_check(suite, case))
+    filter_checks(suite)
+    merge_checks(suite)
     if where.is_device and not options.no_times:
         where.reset()
         times(suite)

@@ -377,6 +377,8 @@ class Block:
 
     def do_mov(self, parts, operands):
         to, source = operands
+        if parts[1] == "pred":
+            return self.put(to, self.get(source, bool))
         size = int(parts[1][1:]) // 8
         if to[0] == "{":
             names = [n.strip() for n in to[1:-1].split(",")]
@@ -393,8 +395,6 @@ class Block:
                 piece = self.get(n, f"u{each}").astype(f"u{size}")
                 value = value | (piece << np.array(8 * each * i, f"u{size}"))
             self.put(to, value)
-        elif parts[1] == "pred":
-            self.put(to, self.get(source, bool))
         else:
             self.put(to, self.get(source, f"u{size}"))
 
@@ -411,10 +411,20 @@ class Block:
                      | narrow(np.broadcast_to(low, (self.threads,))))
             return self.put(operands[0], value.astype(np.uint32))
         if "f" in to + source:
-            raise Fault(f"unknown conversion {parts}")
+            return self.put(operands[0], self.convert(to, source, operands[1]))
         kinds = {"s": "i", "u": "u"}
         value = self.get(operands[1], kinds[source[0]] + str(int(source[1:]) // 8))
         self.put(operands[0], value.astype(kinds[to[0]] + str(int(to[1:]) // 8)))
+
+    def convert(self, to, source, operand):
+        if to == "f32" and source == "bf16":
+            return from_bf16(self.get(operand, np.uint16))
+        if to == "f32" and source == "f16":
+            return self.get(operand, np.float16).astype(np.float32)
+        if to in ("bf16", "f16") and source == "f32":
+            value = np.broadcast_to(self.get(operand, np.float32), (self.threads,))
+            return (to_bf16 if to == "bf16" else to_f16)(value)
+        raise Fault(f"unknown conversion from {source} to {to}")
 
     def do_mul(self, parts, operands):
         kind = parts[-1]
@@ -478,13 +488,18 @@ class Block:
         elif test == "num":
             result = ~(np.isnan(a) | np.isnan(b))
         else:
-            # Of these "neu" alone may get a NaN: not equal then, as in numpy.
-            result = {"eq": np.equal, "ne": np.not_equal, "neu": np.not_equal, "lt": np.less,
-                      "le": np.less_equal, "gt": np.greater,
-                      "ge": np.greater_equal}[test](a, b)
+            unordered = len(test) == 3
+            result = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+                      "gt": np.greater, "ge": np.greater_equal}[test[:2]](a, b)
+            if kind[0] == "f":
+                nan = np.isnan(a) | np.isnan(b)
+                result = result | nan if unordered else result & ~nan
         self.put(operands[0], np.broadcast_to(result, (self.threads,)))
 
     def do_selp(self, parts, operands):
+        if parts[1] == "pred":
+            a, b, which = (self.get(o, bool) for o in operands[1:])
+            return self.put(operands[0], np.where(which, a, b))
         dtype = f"u{int(parts[1][1:]) // 8}"
         a, b = (self.get(o, dtype) for o in operands[1:3])
         self.put(operands[0], np.where(self.get(operands[3], bool), a, b).astype(dtype))

@@ -1,13 +1,13 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
-// Reads functions of one sparse_mla, indexer, topk or push on buffers each, and
-// writes the PTX of their kernels with a list of how they are launched. The
-// tests on a device, which has no MLIR, and those of the PTX's meaning run what
-// this makes.
+// Reads functions of one sparse_mla, indexer, topk, push, local_lengths,
+// filter_indices or merge_lse on buffers each, and writes the PTX of their
+// kernels with a list of how they are launched. The tests on a device, which
+// has no MLIR, and those of the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../lib/Conversion/GPU/Kernels.h"
+#include "../../lib/Conversion/GPU/ContextKernels.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -206,7 +206,8 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
     return function.emitOpError("does not say how many rows are carried");
   auto inbox = cast<MemRefType>(push.getInbox().getType());
   SmallVector<int64_t> box(inbox.getShape());
-  if (push.getDirection() == Direction::HeadsToTokens)
+  if (push.getDirection() == Direction::HeadsToTokens ||
+      push.getDirection() == Direction::GatherHeads)
     box[1] /=
         lookupMeshAxis(push, push.getMeshAttr(), push.getAxis()).axis.getSize();
   types.push_back(MemRefType::get(box, inbox.getElementType()));
@@ -264,6 +265,14 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   }
   if (auto push = dyn_cast<PushOp>(op))
     return writeExchange(function, push);
+  if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op)) {
+    if (!isa<MergeLseOp>(op))
+      types.push_back(index);
+    return writeKernel(name, types, getContextShape(op),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitContextKernel(b, op, args);
+                       });
+  }
   return op->emitOpError("has no kernel here");
 }
 

@@ -61,7 +61,7 @@ func.func @f(%t: tensor<?x?xi32>, %n: tensor<?xi32>) {
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%t: tensor<2x5xi32>, %n: tensor<3xi32>) {
   // expected-error @+1 {{'lengths' has 3 requests, expected 2 as 'table'}}
-  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<2x5xi32>, tensor<3xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<2x5xi32>, tensor<3xi32>) -> (tensor<?xi32>, tensor<2x5xi32>, tensor<1xi32>)
   return
 }
 
@@ -96,7 +96,7 @@ func.func @f(%t: tensor<?x?xi32>, %n: tensor<?xi32>) {
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%t: tensor<2x5xi32>, %n: tensor<?xi32>) {
-  // expected-error @+1 {{'inverse' has 3 requests, expected 2 as 'table'}}
+  // expected-error @+1 {{'inverse' is 'tensor<3x5xi32>', expected the shape of 'table', 'tensor<2x5xi32>'}}
   %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<2x5xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<3x5xi32>, tensor<1xi32>)
   return
 }
@@ -104,9 +104,18 @@ func.func @f(%t: tensor<2x5xi32>, %n: tensor<?xi32>) {
 // -----
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
-func.func @f(%t: tensor<2x5xi32>, %n: tensor<?xi32>) {
-  // expected-error @+1 {{'inverse' has 4 columns, expected 5 as 'table'}}
-  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<2x5xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<2x4xi32>, tensor<1xi32>)
+func.func @f(%t: tensor<?x?xi32>, %n: tensor<?xi32>) {
+  // expected-error @+1 {{'inverse' is 'tensor<?x5xi32>', expected the shape of 'table', 'tensor<?x?xi32>'}}
+  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x5xi32>, tensor<1xi32>)
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%t: tensor<?x?xi32>, %n: tensor<?xi32>) {
+  // expected-error @+1 {{'blocks' has 10 entries, expected one for each of 'table', 'tensor<?x?xi32>'}}
+  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<10xi32>, tensor<?x?xi32>, tensor<1xi32>)
   return
 }
 
@@ -133,7 +142,7 @@ func.func @f(%t: tensor<?x?xi32>, %n: tensor<?xi32>) {
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%t: tensor<2x5xi32>, %n: tensor<?xi32>) {
   // expected-error @+1 {{'blocks' has 9 entries, expected one for each of 'table', 'tensor<2x5xi32>'}}
-  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<2x5xi32>, tensor<?xi32>) -> (tensor<9xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<2x5xi32>, tensor<?xi32>) -> (tensor<9xi32>, tensor<2x5xi32>, tensor<1xi32>)
   return
 }
 
@@ -612,6 +621,15 @@ shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%inverse: tensor<2x5xi32>, %c: tensor<1xi32>) {
   // expected-error @+1 {{'result' has 10 columns, expected 5 of each of 4 ranks}}
   %0 = shardq.gathered_table %inverse, %c over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64} : (tensor<2x5xi32>, tensor<1xi32>) -> tensor<2x10xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%inverse: tensor<?x?xi32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{'result' has 20 columns, expected dynamic ones as 'inverse'}}
+  %0 = shardq.gathered_table %inverse, %c over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64} : (tensor<?x?xi32>, tensor<1xi32>) -> tensor<?x20xi32>
   return
 }
 

@@ -116,8 +116,7 @@ Gpu::~Gpu() {
   const Driver &driver = getDriver();
   for (void *event : events)
     driver.destroyEvent(event);
-  if (graph)
-    driver.destroyInstance(graph);
+  dropGraphs();
   for (uint64_t address : allocations)
     driver.free(address);
   if (stream)
@@ -152,7 +151,7 @@ llvm::Error Gpu::synchronize() {
   return llvm::Error::success();
 }
 
-llvm::Error Gpu::capture(llvm::function_ref<llvm::Error()> body) {
+llvm::Error Gpu::capture(int64_t slot, llvm::function_ref<llvm::Error()> body) {
   // Other threads of a rank are not to be disturbed: thread-local mode.
   TRY(beginCapture(stream, 1));
   llvm::Error failure = body();
@@ -165,16 +164,22 @@ llvm::Error Gpu::capture(llvm::function_ref<llvm::Error()> body) {
   }
   if (ended)
     return ended;
-  if (graph)
-    getDriver().destroyInstance(graph);
-  graph = nullptr;
+  void *graph = nullptr;
   int result = getDriver().instantiate(&graph, recorded, 0);
+  graphs[slot] = graph;
   getDriver().destroyGraph(recorded);
   return check("instantiate", result);
 }
 
-llvm::Error Gpu::replay() {
-  TRY(launchGraph(graph, stream));
+void Gpu::dropGraphs() {
+  for (auto [slot, graph] : graphs)
+    if (graph)
+      getDriver().destroyInstance(graph);
+  graphs.clear();
+}
+
+llvm::Error Gpu::replay(int64_t slot) {
+  TRY(launchGraph(graphs[slot], stream));
   return llvm::Error::success();
 }
 

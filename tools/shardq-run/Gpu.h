@@ -10,6 +10,8 @@
 
 #include "Array.h"
 
+#include <map>
+
 namespace mlir::shardq::run {
 
 class Gpu {
@@ -32,10 +34,11 @@ public:
   llvm::Error fill(uint64_t address, uint8_t value, int64_t bytes);
   llvm::Error synchronize();
 
-  /// Records what `body` enqueues as a graph, which replaces an earlier one.
-  llvm::Error capture(llvm::function_ref<llvm::Error()> body);
-  /// Enqueues the graph.
-  llvm::Error replay();
+  /// Records what `body` enqueues as the graph of a slot.
+  llvm::Error capture(int64_t slot, llvm::function_ref<llvm::Error()> body);
+  /// Enqueues the slot's graph.
+  llvm::Error replay(int64_t slot);
+  void dropGraphs();
 
   /// Marks a point of the stream; the time between two, in microseconds, once
   /// both have passed.
@@ -46,7 +49,7 @@ private:
   Gpu() = default;
 
   void *stream = nullptr;
-  void *graph = nullptr;
+  std::map<int64_t, void *> graphs; // by slot
   int device = 0;
   std::vector<uint64_t> allocations;
   std::vector<void *> events;

@@ -62,12 +62,12 @@ llvm::Error GpuRank::upload(ArrayRef<Array> locals) {
 }
 
 llvm::Error GpuRank::run(shardq_context *context, std::vector<Array> &outputs,
-                         bool replay) {
+                         std::optional<int64_t> slot) {
   for (const Program::DeviceValue &result : results)
     if (llvm::Error error =
             gpu.fill(result.address, 0xff, result.array.getNumBytes()))
       return error;
-  llvm::Error started = replay ? gpu.replay() : enqueue(context);
+  llvm::Error started = slot ? gpu.replay(*slot) : enqueue(context);
   if (started)
     return started;
   if (llvm::Error error = gpu.synchronize())
@@ -84,8 +84,8 @@ llvm::Error GpuRank::run(shardq_context *context, std::vector<Array> &outputs,
   return llvm::Error::success();
 }
 
-llvm::Error GpuRank::capture(shardq_context *context) {
-  return gpu.capture([&] { return enqueue(context); });
+llvm::Error GpuRank::capture(shardq_context *context, int64_t slot) {
+  return gpu.capture(slot, [&] { return enqueue(context); });
 }
 
 llvm::Error GpuRank::enqueue(shardq_context *context) {
@@ -97,7 +97,7 @@ llvm::Error GpuRank::timeReplays(int64_t replays, std::vector<double> &trials) {
     if (llvm::Error error = gpu.mark(0))
       return error;
     for (int64_t i = 0; i < replays; ++i)
-      if (llvm::Error error = gpu.replay())
+      if (llvm::Error error = gpu.replay(/*slot=*/0))
         return error;
     if (llvm::Error error = gpu.mark(1))
       return error;

@@ -30,9 +30,10 @@ public:
   llvm::Error prepare(ArrayRef<Array> locals, int64_t numRows);
   /// The arguments of the runs from now on, of the same shapes.
   llvm::Error upload(ArrayRef<Array> locals);
+  /// Calls the program, or replays the graph of a slot.
   llvm::Error run(shardq_context *context, std::vector<Array> &outputs,
-                  bool replay);
-  llvm::Error capture(shardq_context *context);
+                  std::optional<int64_t> slot);
+  llvm::Error capture(shardq_context *context, int64_t slot);
   /// Times `replays` replays of what was captured, a few trials of them; then
   /// calls by themselves, and the kernels of a call. The exchanges hold ranks
   /// together; without any, they need not be.

@@ -179,9 +179,10 @@ static std::string runRank(const Program &program, const Signature &signature,
       shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
                              &outcome.taps);
     std::vector<Array> results;
-    llvm::Error error = onGpu
-                            ? onGpu->run(context, results, /*replay=*/captured)
-                            : program.call(context, locals[turn], results);
+    llvm::Error error =
+        onGpu ? onGpu->run(context, results,
+                           captured ? std::optional(i % slots) : std::nullopt)
+              : program.call(context, locals[turn], results);
     if (error)
       return llvm::toString(std::move(error));
     char text[kMessageBytes];
@@ -197,10 +198,17 @@ static std::string runRank(const Program &program, const Signature &signature,
   for (int64_t i = 0; i < numTurns && failure.empty(); ++i)
     failure = runOnce(i);
   if (onGpu && (options.graph || options.benchReplays) && failure.empty()) {
-    // Observers read back, which no captured stream can.
-    shardq_context_set_tap(shardq_comm_context(comm, 0), nullptr, nullptr);
-    if (llvm::Error error = onGpu->capture(shardq_comm_context(comm, 0)))
-      failure = llvm::toString(std::move(error));
+    for (int64_t slot = 0; slot < slots && failure.empty(); ++slot) {
+      // Memory is taken by the first call, not in a capture.
+      if (slot >= numTurns)
+        failure = runOnce(slot);
+      shardq_context *context = shardq_comm_context(comm, int32_t(slot));
+      // Observers read back, which no captured stream can.
+      shardq_context_set_tap(context, nullptr, nullptr);
+      if (failure.empty())
+        if (llvm::Error error = onGpu->capture(context, slot))
+          failure = llvm::toString(std::move(error));
+    }
     captured = failure.empty();
   }
   if (captured && options.benchReplays)
@@ -234,6 +242,9 @@ static std::string runRank(const Program &program, const Signature &signature,
   // A rank that failed by itself tells the others, which would wait for it.
   if (!failure.empty())
     shardq_comm_abort(comm);
+  // Graphs hold what belongs to the communicator.
+  if (gpu)
+    gpu->dropGraphs();
   shardq_comm_destroy(comm);
   return failure;
 }

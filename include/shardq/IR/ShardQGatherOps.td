@@ -40,7 +40,7 @@ def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
 
     **Constraints:**
     - the mesh exists and has the axis
-    - `table`, `lengths` and `inverse` agree in requests, `table` and `inverse` in width
+    - `table` and `lengths` agree in requests; `inverse` has the shape of `table`
     - `blocks` has an entry for each of the table's, `count` has one
     - `interleave` and `block_size` are positive, and one is a multiple of the other
   }];

@@ -514,11 +514,11 @@ void AttentionKernel::weigh(State &state) {
         seen = b.bitOr(seen, valid[i]);
         Value &score = scores[key + i];
         score = b.select(isKey, b.mul(score, scale), none);
-        top = arith::MaxNumFOp::create(b, top, score);
+        top = b.maxNumber(top, score);
       }
     }
     for (int64_t mask = 1; mask < plan.threadsPerHead(); mask *= 2)
-      top = arith::MaxNumFOp::create(b, top, b.shuffleXor(top, mask));
+      top = b.maxNumber(top, b.shuffleXor(top, mask));
     Value correction = b.exp2(b.sub(state.maximum, top));
     Value sum = b.f32(0.0);
     SmallVector<Value> words;

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Utils/Operands.h"
+#include "ContextKernels.h"
 #include "DeviceValues.h"
 #include "FreeBuffers.h"
 #include "Kernels.h"
@@ -95,6 +96,7 @@ private:
   LogicalResult lowerSplit(ZigzagSplitOp op, Value predicate);
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
+  LogicalResult lowerContext(Operation *op, Value predicate);
 
   // Exchanges: straight into peers' memory, or carried by NCCL.
   LogicalResult lowerExchange(Operation *op, Value predicate);
@@ -440,7 +442,9 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
       twoForms && !twoForms.getOuts().empty())
     buffer = twoForms.getOuts().front();
   else if (auto push = dyn_cast<PushOp>(op))
-    buffer = push.getIds();
+    buffer = push.isByOffsets() ? push.getIds() : push.getSources().front();
+  else if (auto merge = dyn_cast<MergeLseOp>(op))
+    buffer = merge.getOut();
   else if (auto copy = dyn_cast<memref::CopyOp>(op))
     buffer = copy.getTarget();
   else if (auto fill = dyn_cast<linalg::FillOp>(op))
@@ -642,6 +646,26 @@ LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
   return success();
 }
 
+/// What a rank of a sharded KV cache does by itself.
+LogicalResult FunctionLowering::lowerContext(Operation *op, Value predicate) {
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  if (!isa<MergeLseOp>(op))
+    operands.push_back(
+        RankOp::create(b, op->getLoc(), b.getIndexType(),
+                       op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
+                       op->getAttrOfType<StringAttr>("axis")));
+  launch(op, getKernelName(op), getContextShape(op), *rows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitContextKernel(k, op, args);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
 /// Where a value is looked at from the host, the device says how many rows of
 /// it there are: -1 where the branch was not taken.
 LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
@@ -700,7 +724,8 @@ static WaitOp getWaitBehind(SignalOp signal) {
                  wait.getDirection() == signal.getDirection() &&
                  wait.getMeshAttr() == signal.getMeshAttr() &&
                  wait.getAxis() == signal.getAxis() &&
-                 wait.getOffsets() == signal.getOffsets();
+                 wait.getOffsets() == signal.getOffsets() &&
+                 wait.getRows() == signal.getRows();
   return belongs ? wait : WaitOp();
 }
 
@@ -724,6 +749,10 @@ scf::IfOp FunctionLowering::whereCarried(Operation *before, bool hasElse) {
 /// have no bound of their own on the way back, but they are those that came.
 int64_t FunctionLowering::getCarriedRows(PushOp op) {
   int64_t rows = op.getCapacity();
+  // The inbox holds the rows of all.
+  if (op.getDirection() == Direction::ScatterHeads)
+    return rows /
+           lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
   function.walk([&](PushOp other) {
     if (other.getDirection() == Direction::HeadsToTokens &&
         other.getOffsets() == op.getOffsets() &&
@@ -749,7 +778,8 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
   auto inbox = cast<MemRefType>(op.getInbox().getType());
   SmallVector<int64_t> shape(inbox.getShape());
   shape[0] = ShapedType::kDynamic;
-  if (op.getDirection() == Direction::HeadsToTokens)
+  if (op.getDirection() == Direction::HeadsToTokens ||
+      op.getDirection() == Direction::GatherHeads)
     shape[1] /= ranks;
   auto type = MemRefType::get(shape, inbox.getElementType());
   Value size = arith::SelectOp::create(
@@ -904,7 +934,7 @@ LogicalResult FunctionLowering::lowerExchange(Operation *op, Value predicate) {
   launch(branch.elseBlock()->getTerminator(), getKernelName(op) + "_wait",
          getExchangeShape(op), *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
-           emitFlagsKernel(k, signal, wait, args);
+           emitFlagsKernel(k, signal, args);
          });
   values.noteSignal(signal.getChannel());
   launch(then, getKernelName(wait), getExchangeShape(wait), *rows, operands,
@@ -986,9 +1016,16 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
         failed(makeRowsDense(op, attention.getKv())) ||
         failed(makeRowsDense(op, attention.getOuts())))
       return failure();
+  // An LSE is no bulk data: any strides will do.
   if (auto push = dyn_cast<PushOp>(op))
-    if (failed(makeRowsDense(op, push.getSources())) ||
+    if (failed(
+            makeRowsDense(op, push.getDirection() == Direction::ScatterHeads
+                                  ? ValueRange(push.getSources()).take_front()
+                                  : ValueRange(push.getSources()))) ||
         failed(makeRowsDense(op, push.getInbox())))
+      return failure();
+  if (auto merge = dyn_cast<MergeLseOp>(op))
+    if (failed(makeRowsDense(op, {merge.getInbox(), merge.getOut()})))
       return failure();
 
   OpBuilder b(op);
@@ -1013,6 +1050,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
                                       local.getMeshAttr(),
                                       local.getAxisAttr()));
+  if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op))
+    return lowerContext(op, predicate);
   if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
           memref::CopyOp, linalg::FillOp, memref::StoreOp>(op)) {
     FailureOr<Value> rows = getRows(op);
@@ -1074,16 +1113,16 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
-  auto check = [](Operation *op) {
-    auto verifyByOffsets = [&](auto flag) -> LogicalResult {
-      if (flag.isByOffsets())
-        return success();
-      return op->emitOpError("of ") << stringifyDirection(flag.getDirection())
-                                    << " has no form on the GPU";
-    };
+  auto verifyDirection = [](auto op) -> LogicalResult {
+    if (op.getDirection() != Direction::GatherRows)
+      return success();
+    return op.emitOpError("of ") << stringifyDirection(op.getDirection())
+                                 << " has no form on the GPU";
+  };
+  auto check = [&](Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
-        .Case<PushOp, SignalOp, WaitOp>(verifyByOffsets)
+        .Case<PushOp, SignalOp, WaitOp>(verifyDirection)
         .Default(success());
   };
   WalkResult result =

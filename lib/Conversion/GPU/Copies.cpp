@@ -26,14 +26,14 @@ static void storeUnit(KernelBuilder &b, Value value, Value pointer,
 /// so that all are in flight at once.
 static void copyBatch(KernelBuilder &b, Value first, Value chunks, int64_t unit,
                       int64_t unroll, bool isEven,
-                      llvm::function_ref<Value(Value)> from,
+                      llvm::function_ref<Value(Value)> load,
                       llvm::function_ref<Value(Value)> to) {
   Value last = b.sub(chunks, b.index(1));
   SmallVector<Value> at, loaded;
   for (int64_t i = 0; i < unroll; ++i) {
     at.push_back(b.add(first, b.index(i * b.numThreads())));
     Value there = isEven ? at.back() : b.min(at.back(), last);
-    loaded.push_back(loadUnit(b, from(there), unit));
+    loaded.push_back(load(there));
   }
   for (int64_t i = 0; i < unroll; ++i) {
     auto store = [&] { storeUnit(b, loaded[i], to(at[i]), unit); };
@@ -47,10 +47,11 @@ static void copyBatch(KernelBuilder &b, Value first, Value chunks, int64_t unit,
 void mlir::shardq::copyChunks(KernelBuilder &b, Value chunks, int64_t unit,
                               llvm::function_ref<Value(Value)> from,
                               llvm::function_ref<Value(Value)> to) {
+  auto load = [&](Value chunk) { return loadUnit(b, from(chunk), unit); };
   b.loop(
       b.thread(), chunks,
       [&](Value first) {
-        copyBatch(b, first, chunks, unit, kUnroll, /*isEven=*/false, from, to);
+        copyBatch(b, first, chunks, unit, kUnroll, /*isEven=*/false, load, to);
       },
       b.numThreads() * kUnroll);
 }
@@ -59,15 +60,23 @@ void mlir::shardq::copyChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
                               llvm::function_ref<Value(Value)> from,
                               llvm::function_ref<Value(Value)> to, Value part,
                               int64_t numParts, int64_t unroll) {
+  auto load = [&](Value chunk) { return loadUnit(b, from(chunk), unit); };
+  storeChunks(b, chunks, unit, load, to, part, numParts, unroll);
+}
+
+void mlir::shardq::storeChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
+                               llvm::function_ref<Value(Value)> load,
+                               llvm::function_ref<Value(Value)> to, Value part,
+                               int64_t numParts, int64_t unroll) {
   int64_t batch = b.numThreads() * unroll;
   bool isEven = chunks % batch == 0;
   Value first = b.add(b.mul(part, b.index(batch)), b.thread());
   if (chunks <= batch * numParts)
-    return copyBatch(b, first, b.index(chunks), unit, unroll, isEven, from, to);
+    return copyBatch(b, first, b.index(chunks), unit, unroll, isEven, load, to);
   b.loop(
       first, b.index(chunks),
       [&](Value at) {
-        copyBatch(b, at, b.index(chunks), unit, unroll, isEven, from, to);
+        copyBatch(b, at, b.index(chunks), unit, unroll, isEven, load, to);
       },
       batch * numParts);
 }

@@ -21,6 +21,12 @@ void copyChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
                 llvm::function_ref<Value(Value)> to, Value part,
                 int64_t numParts, int64_t unroll);
 
+/// The same of pieces that `load` makes: i8 to i64, or vector<4xi32>.
+void storeChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
+                 llvm::function_ref<Value(Value)> load,
+                 llvm::function_ref<Value(Value)> to, Value part,
+                 int64_t numParts, int64_t unroll);
+
 /// Runs `body` for the indices behind dimension 0 of a buffer, shared among the
 /// threads of a block.
 void forEachInRow(KernelBuilder &b, Value buffer,

@@ -7,7 +7,7 @@
 
 #include "Copies.h"
 #include "DeviceValues.h"
-#include "Kernels.h"
+#include "GroupKernels.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -17,6 +17,8 @@ using namespace mlir::shardq;
 static constexpr int64_t kPushBlocks = 132 * 16;
 
 KernelShape mlir::shardq::getExchangeShape(Operation *op) {
+  if (auto push = dyn_cast<PushOp>(op); push && !push.isByOffsets())
+    return getGroupPushShape(push);
   KernelShape shape;
   shape.threads = 256;
   shape.maxBlocks = kPushBlocks;
@@ -29,8 +31,8 @@ KernelShape mlir::shardq::getExchangeShape(Operation *op) {
   return shape;
 }
 
-static Value callDevice(KernelBuilder &b, StringRef name, Type result,
-                        ValueRange arguments) {
+Value mlir::shardq::callDevice(KernelBuilder &b, StringRef name, Type result,
+                               ValueRange arguments) {
   auto call = LLVM::CallOp::create(b, result ? TypeRange{result} : TypeRange{},
                                    name, arguments);
   return result ? call.getResult() : Value();
@@ -219,9 +221,8 @@ void PushKernel::copyHeads(ArrayRef<HeadRun> from, HeadRun to, Value part) {
   b.when(aligned, [&] { copy(wide); }, [&] { copy(narrow); });
 }
 
-/// The same address in the heap of the rank at coordinate `peer`.
-static Value toPeer(KernelBuilder &b, Value address, Value peerRank,
-                    Value device) {
+Value mlir::shardq::toPeer(KernelBuilder &b, Value address, Value peerRank,
+                           Value device) {
   Value generic = LLVM::AddrSpaceCastOp::create(b, pointerType(b), address);
   Value theirs = callDevice(b, "shardq_device_peer", pointerType(b),
                             {device, generic, toI64(b, peerRank)});
@@ -396,6 +397,9 @@ static Value countRows(KernelBuilder &b, OpTy op, bool isSent, int64_t ranks,
   bool byPeer = (op.getDirection() == Direction::HeadsToTokens) == isSent;
   Value rows = b.shared({ranks}, b.getI64Type());
   b.overThreads(b.index(0), b.index(ranks), [&](Value peer) {
+    // Without offsets, `offsets` is the rows that each sends to each.
+    if (!op.isByOffsets())
+      return b.store(toI64(b, offsets), rows, peer);
     Value group = byPeer ? peer : coordinate;
     Value count = b.sub(b.load(offsets, b.add(group, b.index(1))),
                         b.load(offsets, group));
@@ -405,7 +409,8 @@ static Value countRows(KernelBuilder &b, OpTy op, bool isSent, int64_t ranks,
                                        b.address(rows, b.index(0)));
 }
 
-/// `isSent` for each array of row counts that the function takes.
+/// `isSent` for each array of row counts that the function takes: of rows that
+/// this rank sends, else of those that it is sent.
 template <typename OpTy>
 static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
                      ArrayRef<bool> isSent, ValueRange args) {
@@ -427,9 +432,8 @@ static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
 }
 
 void mlir::shardq::emitFlagsKernel(KernelBuilder &b, SignalOp signal,
-                                   WaitOp wait, ValueRange args) {
-  emitFlag(b, signal, "shardq_device_signal", true, args);
-  emitFlag(b, wait, "shardq_device_wait", false, args);
+                                   ValueRange args) {
+  emitFlag(b, signal, "shardq_device_exchange", {true, false}, args);
 }
 
 void mlir::shardq::emitAnnounceKernel(KernelBuilder &b, SignalOp signal,
@@ -440,13 +444,18 @@ void mlir::shardq::emitAnnounceKernel(KernelBuilder &b, SignalOp signal,
 void mlir::shardq::emitCarriedKernel(KernelBuilder &b, PushOp push,
                                      const CarriedRows &carry,
                                      ValueRange args) {
+  if (!push.isByOffsets())
+    return emitGroupPushKernel(b, push, args, &carry);
   PushKernel(b, push, args, &carry).emit();
 }
 
 void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,
                                       ValueRange args) {
-  if (auto push = dyn_cast<PushOp>(op))
+  if (auto push = dyn_cast<PushOp>(op)) {
+    if (!push.isByOffsets())
+      return emitGroupPushKernel(b, push, args, nullptr);
     return PushKernel(b, push, args).emit();
+  }
   if (auto signal = dyn_cast<SignalOp>(op))
     return emitFlag(b, signal, "shardq_device_signal", true, args);
   emitFlag(b, cast<WaitOp>(op), "shardq_device_wait", false, args);

@@ -306,6 +306,10 @@ Value KernelBuilder::log2(Value x) {
                       /*hasEffects=*/false);
 }
 
+Value KernelBuilder::maxNumber(Value a, Value b) {
+  return LLVM::MaxNumOp::create(*this, a, b);
+}
+
 void KernelBuilder::copyAsync16(Value to, Value from, Value present) {
   Value size = select(present, i32(16), i32(0));
   NVVM::CpAsyncOp::create(*this, to, from, 16, NVVM::LoadCacheModifierKind::CG,

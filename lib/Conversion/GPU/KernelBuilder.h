@@ -117,6 +117,9 @@ public:
   /// 2^x and log2(x), f32, by the approximating unit.
   Value exp2(Value x);
   Value log2(Value x);
+  /// The larger of two f32; of a number and a NaN, the number. Not arith's op,
+  /// which becomes a call of CUDA's libdevice.
+  Value maxNumber(Value a, Value b);
 
   /// Copies 16 bytes from global to shared memory; where not `present`, writes
   /// zeros and does not read.

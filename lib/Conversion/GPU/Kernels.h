@@ -94,9 +94,8 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
-/// Signal and wait in one kernel, with the arguments of either.
-void emitFlagsKernel(KernelBuilder &b, SignalOp signal, WaitOp wait,
-                     ValueRange args);
+/// A signal and its wait in one kernel, with the arguments of either.
+void emitFlagsKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
 
 /// Rows that NCCL carries, [ranks][rows] in a buffer of their own.
 struct CarriedRows {

@@ -28,8 +28,10 @@ static Operation *findExchange(gpu::GPUFuncOp kernel,
   Operation *number = nullptr;
   kernel.walk([&](LLVM::CallOp call) {
     StringRef name = call.getCallee().value_or("");
-    if (name != "shardq_device_admit" && name != "shardq_device_signal" &&
-        name != "shardq_device_announce" && name != "shardq_device_wait")
+    if (!llvm::is_contained({"shardq_device_admit", "shardq_device_signal",
+                             "shardq_device_announce", "shardq_device_wait",
+                             "shardq_device_exchange"},
+                            name))
       return;
     OpOperand &operand = call->getOpOperand(2);
     Operation *op = operand.get().getDefiningOp();

@@ -236,7 +236,10 @@ SHARDQ_API shardq_status shardq_comm_create(const shardq_comm_options *options,
  * waits for no peer, dead or alive. The contexts must not be in use: what they
  * have enqueued on a GPU is complete. Synchronizes the device, and is therefore
  * not for threads that run while one of its streams is captured. Peers that
- * still need this rank get SHARDQ_PEER_LEFT. NULL is allowed. */
+ * still need this rank get SHARDQ_PEER_LEFT. Graphs that were captured through
+ * its contexts are not to be launched any more; where NCCL carries the rows they
+ * are best destroyed before, since until then NCCL keeps what belongs to them,
+ * and this call waits up to two seconds for that. NULL is allowed. */
 SHARDQ_API void shardq_comm_destroy(shardq_comm *comm);
 
 /* -1 for NULL. Any thread. */

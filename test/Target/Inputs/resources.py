@@ -3,8 +3,7 @@
 Compiles examples for sm_90a and compares what their kernels take with TABLE:
 registers, bytes of static shared memory, threads, bytes of dynamic shared memory.
 Fails where a figure grew, and where a kernel came or went. With --update, writes
-the table instead. Programs over a sharded KV cache have no GPU form and are left
-out. Needs shardq-opt, mlir-translate and ptxas in PATH:
+the table instead. Needs shardq-opt, mlir-translate and ptxas in PATH:
 
   PATH=$PWD/build/dev/bin:/usr/lib/llvm-22/bin:/usr/local/cuda/bin:$PATH \\
     python3 test/Target/Inputs/resources.py --update \\
@@ -22,7 +21,8 @@ import sys
 import tempfile
 
 FIGURES = ["registers", "shared", "threads", "dynamic"]
-PIPELINE = "builtin.module(shard-q-tokens{remarks=false},shardq-to-nvvm{arch=sm_90a})"
+PIPELINE = ("builtin.module(shardq-dcp{step=decode remarks=false},shard-q-tokens{remarks=false},"
+            "shardq-to-nvvm{arch=sm_90a})")
 
 
 def ptxas_release():
@@ -31,10 +31,6 @@ def ptxas_release():
     text = subprocess.run([ptxas, "--version"], check=True, capture_output=True,
                           text=True).stdout
     return re.search(r"release (\S+?),", text).group(1)
-
-
-def has_gpu_form(example):
-    return "kv = interleave" not in pathlib.Path(example).read_text()
 
 
 def measure(example):
@@ -106,7 +102,7 @@ def main():
     path = pathlib.Path(path)
     release = ptxas_release()
     programs = {pathlib.Path(example).stem: measure(example)
-                for example in filter(has_gpu_form, examples)}
+                for example in examples}
     print(f"{sum(map(len, programs.values()))} kernels of {len(programs)} programs")
     if update:
         write_table(path, release, programs)

@@ -57,7 +57,7 @@ static constexpr shardq_gpu_kernel kKernels[] = {
     {"shardq_test_verify", 128, 0}, {"shardq_test_next", 1, 0},
     {"shardq_test_clean", 256, 0},  {"shardq_test_admit", 32, 1024},
     {"shardq_test_pack", 128, 0},   {"shardq_test_announce", 64, 0},
-    {"shardq_test_unpack", 128, 0}};
+    {"shardq_test_unpack", 128, 0}, {"shardq_test_signal_wait", 128, 0}};
 
 const shardq_gpu_image shardq::test::kTestImage = {
     sizeof(shardq_gpu_image),
@@ -148,6 +148,7 @@ void CudaRank::exchange(int32_t channel, int32_t operation) {
 
   void *counts[] = {&device, &round, &maxRows, &sent, &expected};
   shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
+  waitsAtOnce = !waitsAtOnce;
   // One program serves both transports.
   bool isCarried = shardq_rt_is_carried(context);
   void *outbox = nullptr, *landing = nullptr;
@@ -166,12 +167,15 @@ void CudaRank::exchange(int32_t channel, int32_t operation) {
     void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
     shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
     void *signal[] = {&device, &channel, &operation, &first,
-                      &stride, &world,   &sent};
-    shardq_rt_launch(context, &kTestImage, kTestSignal, 1, signal);
+                      &stride, &world,   &sent,      &expected};
+    shardq_rt_launch(context, &kTestImage,
+                     waitsAtOnce ? kTestSignalWait : kTestSignal, 1, signal);
   }
-  void *wait[] = {&device, &channel, &operation, &first,
-                  &stride, &world,   &expected};
-  shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
+  if (isCarried || !waitsAtOnce) {
+    void *wait[] = {&device, &channel, &operation, &first,
+                    &stride, &world,   &expected};
+    shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
+  }
   if (isCarried) {
     void *unpack[] = {&device, &channel, &maxRows, &expected, &landing};
     shardq_rt_launch(context, &kTestImage, kTestUnpack, 2 * world, unpack);

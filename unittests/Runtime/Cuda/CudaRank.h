@@ -55,7 +55,7 @@ public:
   CudaRank(const CudaRank &) = delete;
 
   /// Enqueues one exchange of all ranks. Row counts and contents are made on
-  /// the device.
+  /// the device. Signal and wait of every other one are one kernel.
   void exchange(int32_t channel, int32_t operation);
   void exchange(int32_t channel) { exchange(channel, channel); }
   /// A q exchange and an out exchange.
@@ -94,6 +94,7 @@ private:
   cuda::Current current;
   cuda::Function clean = nullptr;
   cuda::Address round = 0, wrong = 0, scratch = 0;
+  bool waitsAtOnce = true; // the last exchange
 };
 
 } // namespace shardq::test

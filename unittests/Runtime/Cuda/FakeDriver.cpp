@@ -190,6 +190,7 @@ static FunctionObject kernels[] = {
     {"shardq_test_pack", wrap(shardq_test_pack)},
     {"shardq_test_announce", wrap(shardq_test_announce)},
     {"shardq_test_unpack", wrap(shardq_test_unpack)},
+    {"shardq_test_signal_wait", wrap(shardq_test_signal_wait)},
 };
 
 //===--- Streams and graphs -----------------------------------------------===//

@@ -5,8 +5,9 @@
 // threads; each pair has a mailbox in shared memory, found by the unique id.
 //
 // It is as impolite as NCCL may be: communicators come into being, and groups
-// are enqueued, only while somebody asks for the state, and what the two sides
-// of a pair do not agree on hangs.
+// are enqueued, only while somebody asks for the state, what the two sides of a
+// pair do not agree on hangs, and communicators end after the last graph that
+// holds a group of theirs.
 //
 // The environment changes it:
 //   SHARDQ_FAKE_NCCL_VERSION  22809 without it
@@ -102,6 +103,11 @@ struct Inside {
   std::shared_ptr<World> world;
   int rank = 0, size = 0;
   std::atomic<bool> aborted = false;
+
+  /// Whether streams or graphs have groups of it, beside the one who asks.
+  static bool isHeld(const std::shared_ptr<Inside> &inside) {
+    return inside.use_count() > 1;
+  }
 };
 
 } // namespace
@@ -112,6 +118,7 @@ struct CommunicatorObject {
   std::shared_ptr<Inside> inside;
   std::atomic<Result> error = kSuccess;
   bool isComplete = false;
+  bool isFinalizing = false;
   int groups = 0;
   // The last group, until somebody asks how it is.
   std::vector<Operation> pending;
@@ -273,6 +280,10 @@ FAKE Result ncclCommGetAsyncError(Communicator communicator, Result *error) {
     inside.world->unlink();
     object.isComplete = true;
   }
+  if (object.isFinalizing && Inside::isHeld(object.inside)) {
+    *error = kInProgress;
+    return kSuccess;
+  }
   if (object.pending.empty())
     return kSuccess;
   // Somebody has to ask twice.
@@ -297,6 +308,8 @@ FAKE Result ncclCommGetAsyncError(Communicator communicator, Result *error) {
 FAKE Result ncclCommAbort(Communicator communicator) {
   communicator->inside->aborted = true;
   communicator->inside->world->unlink();
+  while (Inside::isHeld(communicator->inside))
+    nap(200'000);
   delete communicator;
   return kSuccess;
 }
@@ -304,6 +317,7 @@ FAKE Result ncclCommAbort(Communicator communicator) {
 FAKE Result ncclCommFinalize(Communicator communicator) {
   if (communicator->error != kSuccess)
     return communicator->error;
+  communicator->isFinalizing = true;
   return kInProgress;
 }
 

@@ -99,6 +99,16 @@ protected:
   int devices = 0;
 };
 
+/// Of two ranks.
+class NcclGraph : public Nccl {
+protected:
+  void SetUp() override {
+    Nccl::SetUp();
+    if (!IsSkipped() && !isFake() && devices < 2)
+      GTEST_SKIP() << "NCCL wants 2 devices";
+  }
+};
+
 class NcclRanks : public Nccl,
                   public testing::WithParamInterface<std::pair<Kind, int32_t>> {
 protected:
@@ -186,6 +196,17 @@ TEST_P(NcclRanks, FaultKill) {
     GTEST_SKIP() << "threads die together";
   expectFailure(run("kill"), SHARDQ_PEER_DEAD, oddRank(world()),
                 odd() + " died", oddRank(world()));
+}
+
+TEST_F(NcclGraph, OutlivesTheCommunicator) {
+  for (auto *runRanks : {runOnThreads, runOnProcesses})
+    expectCorrect(runRanks("graph-stays", 2, SHARDQ_TRANSPORT_NCCL));
+}
+
+TEST_F(NcclGraph, OutlivesAnErrorOfTheCommunicator) {
+  for (auto *runRanks : {runOnThreads, runOnProcesses})
+    expectFailure(runRanks("graph-stays-stall", 2, SHARDQ_TRANSPORT_NCCL),
+                  SHARDQ_DEADLINE, oddRank(2), "rank 1");
 }
 
 static std::string

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <mutex>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <thread>
@@ -50,6 +51,14 @@ static void lone(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
     rank.exchange(0);
   result.correct = rank.synchronize() && rank.countWrong() == 0 &&
                    rank.countRounds() == uint64_t(count);
+}
+
+/// Keeps a graph for longer than any communicator.
+static void keep(CapturedGraph graph) {
+  static std::mutex mutex;
+  static auto &kept = *new std::vector<CapturedGraph>;
+  std::lock_guard<std::mutex> lock(mutex);
+  kept.push_back(std::move(graph));
 }
 
 /// A graph of one layer, replayed; counts change from replay to replay. Eager
@@ -129,9 +138,9 @@ static void faulty(shardq_comm *comm, const TestPlan &plan,
     sleepMs(1);
 }
 
-/// The same in a graph that is replayed.
-static void faultyGraph(shardq_comm *comm, const TestPlan &plan,
-                        RankResult &result) {
+/// The same in a graph that is replayed, which is the result.
+static CapturedGraph replayFaulty(shardq_comm *comm, const TestPlan &plan,
+                                  RankResult &result) {
   CudaRank rank(comm, plan);
   rank.layer();
   CapturedGraph captured = rank.capture([&] { rank.layer(); });
@@ -141,6 +150,28 @@ static void faultyGraph(shardq_comm *comm, const TestPlan &plan,
                    rank.countClean(1) == 0;
   for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
     sleepMs(1);
+  return captured;
+}
+
+static void faultyGraph(shardq_comm *comm, const TestPlan &plan,
+                        RankResult &result) {
+  replayFaulty(comm, plan, result);
+}
+
+static void faultyGraphStays(shardq_comm *comm, const TestPlan &plan,
+                             RankResult &result) {
+  keep(replayFaulty(comm, plan, result));
+}
+
+/// A graph that is still there when the communicator goes.
+static void graphStays(shardq_comm *comm, const TestPlan &plan,
+                       RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  CapturedGraph captured = rank.capture([&] { rank.layer(); });
+  bool launched = captured.launch(rank.stream);
+  result.correct = launched && rank.synchronize() && rank.countWrong() == 0;
+  keep(std::move(captured));
 }
 
 /// One rank destroys its communicator while the others wait for it.
@@ -195,6 +226,7 @@ static const Scenario kScenarios[] = {
     {"layers", {1, 1}, 1, 30'000, "", layers},
     {"lone", {2}, 1, 30'000, "", lone},
     {"graph", {1, 1}, 1, 30'000, "", graph},
+    {"graph-stays", {1, 1}, 1, 30'000, "", graphStays},
     {"slots", {1, 1}, 2, 30'000, "", slots},
     {"delayed", {1, 1}, 1, 30'000, "", delayed},
     {"deadline", {1, 1}, 1, 0, "", deadline},
@@ -219,6 +251,12 @@ static const Scenario kScenarios[] = {
      "operation=1,epoch=3,action=wrong-rows",
      faultyGraph},
     {"graph-stall", {1, 1}, 1, 0, "epoch=3,action=stall", faultyGraph},
+    {"graph-stays-stall",
+     {1, 1},
+     1,
+     0,
+     "epoch=3,action=stall",
+     faultyGraphStays},
     {"kill", {1, 1}, 1, 30'000, "operation=1,epoch=3,action=kill", faulty},
 };
 

@@ -117,6 +117,15 @@ SHARDQ_TEST_KERNEL void shardq_test_wait(const DeviceContext *context,
   shardq_device_wait(context, channel, operation, first, stride, size, rows);
 }
 
+SHARDQ_TEST_KERNEL void
+shardq_test_signal_wait(const DeviceContext *context, int32_t channel,
+                        int32_t operation, int64_t first, int64_t stride,
+                        int64_t size, const int64_t *rows,
+                        const int64_t *expected) {
+  shardq_device_exchange(context, channel, operation, first, stride, size, rows,
+                         expected);
+}
+
 /// Counts words of the inbox that are not what the peers should have pushed; a
 /// block for each peer.
 SHARDQ_TEST_KERNEL void

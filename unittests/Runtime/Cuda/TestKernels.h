@@ -43,6 +43,11 @@ SHARDQ_TEST_KERNEL void shardq_test_wait(const DeviceContext *context,
                                          int64_t first, int64_t stride,
                                          int64_t size, const int64_t *rows);
 SHARDQ_TEST_KERNEL void
+shardq_test_signal_wait(const DeviceContext *context, int32_t channel,
+                        int32_t operation, int64_t first, int64_t stride,
+                        int64_t size, const int64_t *rows,
+                        const int64_t *expected);
+SHARDQ_TEST_KERNEL void
 shardq_test_verify(const DeviceContext *context, int32_t channel,
                    const uint64_t *round, int64_t maxRows,
                    const int64_t *expected, uint64_t *wrong);
@@ -66,7 +71,8 @@ enum TestKernel : int32_t {
   kTestAdmit,
   kTestPack,
   kTestAnnounce,
-  kTestUnpack
+  kTestUnpack,
+  kTestSignalWait
 };
 
 #endif // SHARDQ_UNITTESTS_RUNTIME_CUDA_TESTKERNELS_H
