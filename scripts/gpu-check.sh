@@ -9,12 +9,14 @@
 #   --gpus=N        use the first N GPUs (default: all)
 #   --jobs=N        checks at a time (default 4); benchmarks run alone
 #   --logs=DIR      for the output of each check (default: gpu-check-logs)
+#   --match=REGEX   only checks with such names
 #   --no-bench      no benchmarks
 #   --no-sanitizer  no compute-sanitizer
 #   --only=GROUPS   some of runtime,kernels,verify,roundtrip,graph,faults,nccl,
 #                   sanitizer,bench,peers
 #   --package=DIR   what gpu-package.sh made (default: where this script lies)
 #   --peers=DIR     where exchange_peers.py is: the same exchanges by torch and NCCL
+#                   (default: peers in the package, where that is)
 #   --worlds=LIST   counts of ranks for the runtime's tests (default 2,3,4,8)
 #   --target=cpu    a rehearsal on CPU ranks of what they can do
 #
@@ -25,6 +27,7 @@ set -euo pipefail
 package=$(cd "$(dirname "$0")" && pwd)
 logs=gpu-check-logs
 peers=
+match=
 only=
 target=cuda
 jobs=4
@@ -42,7 +45,7 @@ fail() {
 # Values may also stand by themselves: --logs DIR.
 while (($#)); do
   case $1 in
-  --bench | --gpus | --jobs | --logs | --only | --package | --peers | --target | --worlds)
+  --bench | --gpus | --jobs | --logs | --match | --only | --package | --peers | --target | --worlds)
     (($# > 1)) || fail "$1 needs a value"
     set -- "$1=$2" "${@:3}"
     ;;
@@ -52,6 +55,7 @@ while (($#)); do
   --gpus=*) gpus=${1#*=} ;;
   --jobs=*) jobs=${1#*=} ;;
   --logs=*) logs=${1#*=} ;;
+  --match=*) match=${1#*=} ;;
   --no-bench) bench=0 ;;
   --no-sanitizer) sanitizer=0 ;;
   --only=*) only=${1#*=} ;;
@@ -102,6 +106,7 @@ export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVL
 # Checks that ask for faults set this themselves.
 unset SHARDQ_FAULT SHARDQ_CUDA_DRIVER
 
+[[ $peers || ! -d $package/peers ]] || peers=$package/peers
 [[ -d $package/examples ]] || fail "$package is not what gpu-package.sh makes"
 package=$(cd "$package" && pwd)
 mkdir -p "$logs"
@@ -167,8 +172,14 @@ perform() {
   record "$index" "$result" "$name" "$took" "$note"
 }
 
+# named NAME: whether the check is asked for.
+named() {
+  [[ -z $match || $1 =~ $match ]]
+}
+
 # check NAME LIMIT COMMAND...: in the background, beside others.
 check() {
+  named "$1" || return 0
   number=$((number + 1))
   while (($(jobs -rp | wc -l) >= jobs)); do
     wait -n || true
@@ -178,6 +189,7 @@ check() {
 
 # alone NAME LIMIT COMMAND...: when nothing else runs.
 alone() {
+  named "$1" || return 0
   wait
   number=$((number + 1))
   perform "$number" "$@"
@@ -185,6 +197,7 @@ alone() {
 
 # skip NAME WHY
 skip() {
+  named "$1" || return 0
   number=$((number + 1))
   say skip "$1" 0 "$2"
   record "$number" skip "$1" 0 "$2"
@@ -451,18 +464,21 @@ random_array() {
   } >"$1"
 }
 
-# round_trip WORLD HEADS DIM TYPE DECODES [TOOL...]: to token shards and back on
+on_buffers='builtin.module(one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},shardq-plan-workspace,shardq-verify-protocol)'
+
+# round_trip WORLD HEADS DIM TYPE DECODES [LENGTHS]: to token shards and back on
 # buffers: push, signal and wait. Rows of decodes stay where they are, so those of
 # the result are not looked at. Bytes are random: NaNs of any kind too.
 round_trip() {
-  local world=$1 heads=$2 dim=$3 type=$4 decodes=$5 name="w$1-h$2-$3-$4-d$5-$transport" i
+  local world=$1 heads=$2 dim=$3 type=$4 decodes=$5 name="w$1-h$2-$3-$4-d$5-$transport${6:+-long}" i
   local -A codes=([bf16]='<u2' [f16]='<f2' [f32]='<f4' [f8E4M3FN]='|i1')
   local lengths=() contexts=() rows=0 bytes
   for ((i = 0; i != decodes; ++i)); do
     lengths+=(1)
   done
   # Around a token a chunk, none, and many.
-  lengths+=($((2 * world - 1)) $((2 * world)) $((2 * world + 1)) 1 0 8 $((5 * world + 3)))
+  # shellcheck disable=SC2206 # lengths are words
+  lengths+=(${6:-$((2 * world - 1)) $((2 * world)) $((2 * world + 1)) 1 0 8 $((5 * world + 3))})
   for i in "${lengths[@]}"; do
     rows=$((rows + i))
     contexts+=(64)
@@ -480,12 +496,55 @@ round_trip() {
   bytes=$((world * heads * dim * (${codes[$type]#??})))
   random_array "$logs/data/$name.npy" "${codes[$type]}" "$rows, $((world * heads)), $dim" $((rows * bytes))
   ranks "$world" "$programs/$name.mlir" --step="$programs/$name.json" --input=q="$logs/data/$name.npy" \
-    --output-dir="$logs/data/$name" --pipeline='builtin.module(one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},shardq-plan-workspace,shardq-verify-protocol)' ||
-    return
+    --output-dir="$logs/data/$name" --pipeline="$on_buffers" || return
   cmp <(tail -c $(((rows - decodes) * bytes)) "$logs/data/$name.npy") \
     <(tail -c $(((rows - decodes) * bytes)) "$logs/data/$name/result0.npy") || return
   note="$rows rows"
   rm -rf "$logs/data/$name" "$logs/data/$name.npy"
+}
+
+# two_sources WORLD HEADS DIM OTHER_DIM TYPE: the concatenation that a push makes, to
+# token shards and back, against one that is made here.
+two_sources() {
+  local world=$1 heads=$2 first=$3 second=$4 type=$5 name="w$1-h$2-$3+$4-$5-$transport"
+  local dim=$((first + second)) rows=$((7 * world + 5))
+  step "$name" "$((rows - 3)),0,3" "64,64,64"
+  {
+    begin_program "$world" "$heads" "$first" "$type" 0 \
+      "tensor<?x${heads}x${dim}x$type> {shardq.split = #shardq.split<@ranks, 1 over \"tp\">}" |
+      sed "s/%query_start: tensor/%rope: tensor<?x${heads}x${second}x$type> {shardq.split = #shardq.split<@ranks, 1 over \"tp\">}, &/"
+    exchange mine "q, %rope" heads_to_tokens "$world" "$heads" "$dim" "$type" |
+      sed "s/(tensor<?x${heads}x${dim}x$type>,/(tensor<?x${heads}x${first}x$type>, tensor<?x${heads}x${second}x$type>,/"
+    exchange back mine tokens_to_heads "$world" "$heads" "$dim" "$type"
+    echo "  return %back : tensor<?x${heads}x${dim}x$type>"
+    echo "}"
+  } >"$programs/$name.mlir"
+
+  local all=$((world * heads)) nope=$logs/data/$name-nope rope=$logs/data/$name-rope
+  random_array "$nope.npy" '<u2' "$rows, $all, $first" $((rows * all * first * 2))
+  random_array "$rope.npy" '<u2' "$rows, $all, $second" $((rows * all * second * 2))
+  ranks "$world" "$programs/$name.mlir" --step="$programs/$name.json" --input=q="$nope.npy" --input=rope="$rope.npy" \
+    --output-dir="$logs/data/$name" --pipeline="$on_buffers" || return
+  # As hexadecimal lines of one head each: side by side, they are the result's.
+  heads_of() {
+    tail -c $((rows * all * $2 * 2)) "$1" | od -An -v -tx1 -w$(($2 * 2))
+  }
+  cmp <(paste -d '' <(heads_of "$nope.npy" "$first") <(heads_of "$rope.npy" "$second")) \
+    <(heads_of "$logs/data/$name/result0.npy" "$dim") || return
+  note="$rows rows"
+  rm -rf "$logs/data/$name" "$nope.npy" "$rope.npy"
+}
+
+# both_ways STEP: what arrives directly and through NCCL, bit by bit.
+both_ways() {
+  local way
+  for way in direct nccl; do
+    transport=$way ranks 2 "$tp2" --step="$examples/steps/small-$1.json" --shard-q-tokens \
+      --output-dir="$logs/data/both-$1-$way" || return
+  done
+  cmp "$logs/data/both-$1-direct/result0.npy" "$logs/data/both-$1-nccl/result0.npy" || return
+  note="results are equal"
+  rm -rf "$logs/data/both-$1"-*
 }
 
 # struck ACTION MESSAGE: rank 1 dies or stops; every other rank has to name it, and
@@ -659,7 +718,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk exchange group local_ filter merge; do
+  for name in mla idx topk conv exchange group local_ filter merge; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -703,6 +762,9 @@ if wanted roundtrip; then
         i=$((i + 1))
       done
     done
+    # As many rows as the plan holds.
+    check "roundtrip-w$count-long" 120 round_trip "$count" 6 576 bf16 0 "8191 0 1"
+    check "roundtrip-w$count-two-sources" 120 two_sources "$count" 8 512 64 bf16
   done
 fi
 
@@ -748,6 +810,9 @@ if wanted nccl; then
       check "nccl-verify-$name" 240 verified 2 "$tp2" --step="$examples/steps/small-$name.json"
       check "nccl-graph-$name" 180 ranks 2 "$tp2" --step="$examples/steps/small-$name.json" \
         --shard-q-tokens --graph --repeat=100
+    done
+    for name in open mixed; do
+      check "nccl-equals-direct-$name" 240 both_ways "$name"
     done
     check nccl-verify-dcp2 240 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json"
     check nccl-graph-dcp2 180 ranks 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
