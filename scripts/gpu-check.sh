@@ -292,7 +292,7 @@ dcp_program 2 2
 dcp_program 4 4
 dcp_program 4 2
 dcp2=$programs/v32-tp2-dcp2.mlir
-dcp='builtin.module(shardq-dcp{remarks=false})'
+dcp='builtin.module(shardq-dcp{step=decode remarks=false})'
 
 # step NAME QUERY_LENS CONTEXT_LENS [DECODES]
 step() {

@@ -28,7 +28,8 @@ ExchangeSchedule::ExchangeSchedule(ModuleOp module, Classify classify)
 bool ExchangeSchedule::containsExchange(Operation *op) {
   return op
       ->walk([&](Operation *inner) {
-        if (classify(inner).channel >= 0)
+        ChannelUse use = classify(inner);
+        if (use.channel >= 0 && use.part != ChannelUse::Part::Finish)
           return WalkResult::interrupt();
         return mayCall(inner, exchanging, symbols) ? WalkResult::interrupt()
                                                    : WalkResult::advance();
@@ -50,14 +51,43 @@ bool ExchangeSchedule::walkFunction(Operation *op, Query &query, bool dirty) {
   return after;
 }
 
+/// Whether the query's channel may be used between the parts of an exchange.
+bool ExchangeSchedule::usesChannelBetween(Operation *start, Operation *finish,
+                                          const Query &query) {
+  if (!start || start->getBlock() != finish->getBlock())
+    return true;
+  for (Operation *op = start; op != finish; op = op->getNextNode()) {
+    WalkResult walk = op->walk([&](Operation *inner) {
+      ChannelUse use = classify(inner);
+      bool uses = use.channel == query.channel.channel &&
+                  use.group == query.channel.group;
+      return uses || mayCall(inner, exchanging, symbols)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return true;
+  }
+  return false;
+}
+
 bool ExchangeSchedule::walkOp(Operation *op, Query &query, bool dirty) {
+  using Part = ChannelUse::Part;
   ChannelUse use = classify(op);
   if (use.channel >= 0 && use.group == query.channel.group) {
-    if (use.channel != query.channel.channel)
+    if (use.channel == query.channel.channel) {
+      if (dirty && !query.found && use.part != Part::Finish)
+        query.found = op;
+      return true;
+    }
+    switch (use.part) {
+    case Part::Whole:
       return false;
-    if (dirty && !query.found)
-      query.found = op;
-    return true;
+    case Part::Start:
+      return dirty;
+    case Part::Finish:
+      return dirty && usesChannelBetween(use.start, op, query);
+    }
   }
   if (auto call = dyn_cast<CallOpInterface>(op)) {
     if (isa<SymbolRefAttr>(call.getCallableForCallee()))

@@ -13,7 +13,8 @@ using namespace mlir;
 using namespace mlir::shardq;
 
 bool mlir::shardq::isCollective(Operation *op) {
-  return isa<CollectiveOpInterface, PushOp, SignalOp, WaitOp>(op);
+  return isa<CollectiveOpInterface, GatherKvStartOp, PushOp, SignalOp, WaitOp>(
+      op);
 }
 
 static FunctionOpInterface resolve(CallOpInterface call,
@@ -104,7 +105,7 @@ bool RankDependence::visit(Operation *op) {
       from.shape = true;
   }
   if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
-          GatherQueryOp, CombineLseOp>(op))
+          GatherQueryOp, CombineLseOp, GatherKvFinishOp>(op))
     from.contents = true;
   if (isa<LocalRowsOp>(op))
     from.shape = true;

@@ -144,7 +144,7 @@ void WorkspaceOp::getEffects(Effects &effects) {
 
 ParseResult mlir::shardq::parsePushTypes(OpAsmParser &parser,
                                          SmallVectorImpl<Type> &sources,
-                                         Type &ids, Type &offsets,
+                                         Type &ids, Type &offsets, Type &blocks,
                                          Type &inbox) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> others;
@@ -152,24 +152,28 @@ ParseResult mlir::shardq::parsePushTypes(OpAsmParser &parser,
       parser.parseRParen() || parser.parseComma() ||
       parser.parseTypeList(others))
     return failure();
-  if (others.size() != 1 && others.size() != 3)
+  if (others.empty() || others.size() > 3)
     return parser.emitError(loc, "expected the type of the inbox behind those "
-                                 "of the sources, or of ids, offsets and "
-                                 "inbox");
+                                 "of the sources, or of blocks and inbox, or "
+                                 "of ids, offsets and inbox");
   inbox = others.back();
   if (others.size() == 3) {
     ids = others[0];
     offsets = others[1];
+  } else if (others.size() == 2) {
+    blocks = others[0];
   }
   return success();
 }
 
 void mlir::shardq::printPushTypes(OpAsmPrinter &printer, Operation *,
                                   TypeRange sources, Type ids, Type offsets,
-                                  Type inbox) {
+                                  Type blocks, Type inbox) {
   printer << "(" << sources << "), ";
   if (ids)
     printer << ids << ", " << offsets << ", ";
+  if (blocks)
+    printer << blocks << ", ";
   printer << inbox;
 }
 
@@ -201,6 +205,35 @@ static LogicalResult verifyScatterShapes(PushOp op) {
          << kLseBytes << " bytes for the LSE";
 }
 
+/// Sources and inbox of a push of KV rows.
+static LogicalResult verifyGatherRows(PushOp op) {
+  int64_t width, blockSize = *op.getBlockSize();
+  if (failed(verifyGatheredSources(op, op.getSources(), width)) ||
+      failed(verifyBlocks(op, blockSize,
+                          op.getBlockStrideRows().value_or(blockSize))))
+    return failure();
+  return verifyGatheredRows(op, "inbox", shaped(op.getInbox()),
+                            op.getSources().front().getType(), width);
+}
+
+/// Sources and inbox, by what moves where.
+static LogicalResult verifyPushedShapes(PushOp op) {
+  switch (op.getDirection()) {
+  case Direction::GatherHeads:
+    return verifyGatherShapes(op, op.getSources(), "inbox",
+                              shaped(op.getInbox()));
+  case Direction::ScatterHeads:
+    return verifyScatterShapes(op);
+  case Direction::GatherRows:
+    return verifyGatherRows(op);
+  case Direction::HeadsToTokens:
+  case Direction::TokensToHeads:
+    return verifyExchangeShapes(op, op.getDirection(), op.getSources(), {},
+                                "inbox", shaped(op.getInbox()));
+  }
+  llvm_unreachable("unknown direction");
+}
+
 LogicalResult PushOp::verify() {
   bool byOffsets = isByOffsets();
   if (byOffsets != bool(getIds()) || byOffsets != bool(getOffsets()) ||
@@ -209,13 +242,14 @@ LogicalResult PushOp::verify() {
            << stringifyDirection(getDirection()) << ", expected "
            << (byOffsets ? "'ids', 'offsets' and 'decodes'"
                          : "no 'ids', 'offsets' or 'decodes'");
-  LogicalResult shapes =
-      byOffsets ? verifyExchangeShapes(*this, getDirection(), getSources(), {},
-                                       "inbox", shaped(getInbox()))
-      : getDirection() == Direction::GatherHeads
-          ? verifyGatherShapes(*this, getSources(), "inbox", shaped(getInbox()))
-          : verifyScatterShapes(*this);
-  if (failed(shapes) ||
+  bool ofRows = getDirection() == Direction::GatherRows;
+  if (ofRows != bool(getBlocks()) || ofRows != bool(getBlockSize()) ||
+      (getBlockStrideRows() && !ofRows))
+    return emitOpError("is ")
+           << stringifyDirection(getDirection()) << ", expected "
+           << (ofRows ? "'blocks' and 'block_size'"
+                      : "no 'blocks', 'block_size' or 'block_stride_rows'");
+  if (failed(verifyPushedShapes(*this)) ||
       failed(verifySymmetric(*this, "inbox", getInbox().getType(),
                              getMeshAttr())) ||
       failed(verifyNotNegative(*this, "capacity", getCapacity())) ||
@@ -226,6 +260,9 @@ LogicalResult PushOp::verify() {
 
 LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   ShapedType source = shaped(getSources().front()), inbox = shaped(getInbox());
+  if (getDirection() == Direction::GatherRows)
+    return success(verifyAxis(*this, symbolTable, getMeshAttr(),
+                              getAxisAttr()) != nullptr);
   if (getDirection() == Direction::GatherHeads)
     return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                             source, "inbox", inbox);

@@ -7,7 +7,8 @@ using namespace mlir;
 using namespace mlir::shardq;
 using namespace mlir::shardq::detail;
 
-static LogicalResult verifyInterleave(Operation *op, int64_t interleave) {
+LogicalResult mlir::shardq::detail::verifyInterleave(Operation *op,
+                                                     int64_t interleave) {
   if (interleave > 0 && interleave <= std::numeric_limits<int32_t>::max())
     return success();
   return op->emitOpError("interleave is ")

@@ -39,6 +39,9 @@ LogicalResult verifyRank(Operation *op, StringRef name, Type type,
 /// `block_size` and `block_stride_rows` of ops that address paged rows.
 LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
 
+/// `interleave` of ops that know which rank keeps which token.
+LogicalResult verifyInterleave(Operation *op, int64_t interleave);
+
 LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value);
 
 /// The mesh exists and has the axis; null with a diagnostic otherwise.
@@ -66,6 +69,15 @@ LogicalResult verifyExchangeHeads(Operation *op,
 /// Shapes of `gather_query` and its `push`.
 LogicalResult verifyGatherShapes(Operation *op, ValueRange sources,
                                  StringRef resultName, ShapedType result);
+
+/// Sources of `gather_kv_start` and its `push`; `width` becomes the values of a
+/// gathered row.
+LogicalResult verifyGatheredSources(Operation *op, ValueRange sources,
+                                    int64_t &width);
+
+/// Gathered rows of `width` values with the element type of `source`.
+LogicalResult verifyGatheredRows(Operation *op, StringRef name, ShapedType rows,
+                                 Type source, int64_t width);
 
 /// `partial` and its LSE, of `combine_lse` and its `push`.
 LogicalResult verifyPartial(Operation *op, ShapedType partial, ShapedType lse);

@@ -22,6 +22,9 @@ using namespace mlir::shardq;
 #define GET_ATTRDEF_CLASSES
 #include "shardq/IR/ShardQAttrs.cpp.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "shardq/IR/ShardQTypes.cpp.inc"
+
 namespace {
 
 /// Rows and ranks mean the same in every function of a module, so any op may
@@ -40,6 +43,10 @@ void ShardQDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "shardq/IR/ShardQAttrs.cpp.inc"
       >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "shardq/IR/ShardQTypes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "shardq/IR/ShardQOps.cpp.inc"
@@ -52,8 +59,10 @@ void ShardQDialect::initialize() {
   declarePromisedInterfaces<
       bufferization::BufferizableOpInterface, CombineLseOp, CountDecodeRowsOp,
       ConvertIndicesOp, ExchangeOp, ExpandRowsOp, FilterIndicesOp,
-      GatherQueryOp, IndexerOp, LocalLengthsOp, LocalRowsOp, SparseMlaOp,
-      SplitGateOp, TakeRowsOp, TapOp, TopKOp, ZigzagSplitOp>();
+      GatherBlocksOp, GatherGateOp, GatherKvFinishOp, GatherKvStartOp,
+      GatherQueryOp, GatheredSlotsOp, GatheredTableOp, IndexerOp,
+      LocalLengthsOp, LocalRowsOp, SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp,
+      TopKOp, ZigzagSplitOp>();
 }
 
 /// Checks `shardq.split` on the n-th argument or result of a function.

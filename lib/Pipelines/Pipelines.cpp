@@ -38,6 +38,7 @@ static void addBufferPasses(OpPassManager &manager, const Options &options) {
   ShardQPlanWorkspaceOptions plan;
   plan.maxTokens = options.maxTokens;
   plan.maxRequests = options.maxRequests;
+  plan.maxKvTokens = options.maxKvTokens;
   plan.slots = options.slots;
   manager.addPass(createShardQPlanWorkspace(plan));
   manager.addPass(createShardQVerifyProtocol());

@@ -91,7 +91,8 @@ struct TwoFormModel : ReadingModel<TwoFormModel<OpTy>, OpTy> {
     Location loc = op->getLoc();
     Attribute space;
     if constexpr (std::is_same_v<OpTy, ExchangeOp> ||
-                  std::is_same_v<OpTy, GatherQueryOp>)
+                  std::is_same_v<OpTy, GatherQueryOp> ||
+                  std::is_same_v<OpTy, GatherKvFinishOp>)
       space = SymmetricAttr::get(op->getContext(), typed.getMeshAttr());
     SmallVector<Value> outs, replacements;
     for (auto [result, shape] : llvm::zip_equal(op->getResults(), shapes)) {
@@ -156,6 +157,12 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);
     GatherQueryOp::attachInterface<TwoFormModel<GatherQueryOp>>(*context);
     CombineLseOp::attachInterface<TwoFormModel<CombineLseOp>>(*context);
+    GatherBlocksOp::attachInterface<TwoFormModel<GatherBlocksOp>>(*context);
+    GatherKvFinishOp::attachInterface<TwoFormModel<GatherKvFinishOp>>(*context);
+    GatheredSlotsOp::attachInterface<TwoFormModel<GatheredSlotsOp>>(*context);
+    GatheredTableOp::attachInterface<TwoFormModel<GatheredTableOp>>(*context);
+    GatherKvStartOp::attachInterface<ReaderModel<GatherKvStartOp>>(*context);
+    GatherGateOp::attachInterface<ReaderModel<GatherGateOp>>(*context);
     CountDecodeRowsOp::attachInterface<ReaderModel<CountDecodeRowsOp>>(
         *context);
     SplitGateOp::attachInterface<ReaderModel<SplitGateOp>>(*context);

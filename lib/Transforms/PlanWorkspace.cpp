@@ -51,9 +51,9 @@ using ChannelKey = std::pair<Attribute, Type>;
 class Planner {
 public:
   Planner(ModuleOp module, int64_t maxTokens, int64_t maxRequests,
-          int64_t slots)
+          int64_t maxKvTokens, int64_t slots)
       : module(module), maxTokens(maxTokens), maxRequests(maxRequests),
-        slots(slots), builder(module.getContext()) {}
+        maxKvTokens(maxKvTokens), slots(slots), builder(module.getContext()) {}
 
   LogicalResult run();
 
@@ -63,16 +63,18 @@ private:
   ChannelKey getKey(CollectiveOpInterface op);
   int64_t getCapacity(CollectiveOpInterface op);
   int64_t getRankRows(int64_t ranks) const;
+  int64_t getGatheredBlocks(int64_t ranks, int64_t blockSize) const;
   LogicalResult addChannel(CollectiveOpInterface op);
   void copyOut(CollectiveOpInterface op, Value out);
   void setGates();
   PlanOp createPlan();
   void lower(CollectiveOpInterface op, int64_t number, PlanOp plan);
+  void lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan);
   Value getInboxRows(CollectiveOpInterface op, Value rows);
   void fillOtherRows(ExchangeOp op, Value inbox);
 
   ModuleOp module;
-  int64_t maxTokens, maxRequests, slots;
+  int64_t maxTokens, maxRequests, maxKvTokens, slots;
   OpBuilder builder;
   SmallVector<CollectiveOpInterface> exchanges;
   llvm::MapVector<ChannelKey, Channel> channels;
@@ -143,14 +145,24 @@ ChannelKey Planner::getKey(CollectiveOpInterface op) {
   MemRefType inbox = op.getInboxType();
   SmallVector<int64_t> shape(inbox.getShape());
   shape.front() = ShapedType::kDynamic;
-  Attribute key = builder.getArrayAttr(
-      {getGroup(op),
-       DirectionAttr::get(builder.getContext(), op.getDirection())});
-  return {key, MemRefType::get(shape, inbox.getElementType())};
+  SmallVector<Attribute> key{
+      getGroup(op),
+      DirectionAttr::get(builder.getContext(), op.getDirection())};
+  // The capacity depends on it.
+  if (auto finish = dyn_cast<GatherKvFinishOp>(*op))
+    key.push_back(finish.getStart().getBlockSizeAttr());
+  return {builder.getArrayAttr(key),
+          MemRefType::get(shape, inbox.getElementType())};
 }
 
 int64_t Planner::getRankRows(int64_t ranks) const {
   return llvm::divideCeil(maxTokens, ranks) + 2 * maxRequests;
+}
+
+/// Blocks that a rank sends of the largest step: each request has
+/// `ceil(tokens / (ranks * blockSize))` on rank 0.
+int64_t Planner::getGatheredBlocks(int64_t ranks, int64_t blockSize) const {
+  return llvm::divideCeil(maxKvTokens, ranks * blockSize) + maxRequests;
 }
 
 /// Rows of the inbox for the largest step.
@@ -165,6 +177,14 @@ int64_t Planner::getCapacity(CollectiveOpInterface op) {
     return getRankRows(ranks);
   case Direction::ScatterHeads:
     return maxTokens * ranks;
+  case Direction::GatherRows: {
+    int64_t blockSize = cast<GatherKvFinishOp>(*op).getStart().getBlockSize();
+    int64_t rows;
+    if (llvm::MulOverflow(getGatheredBlocks(ranks, blockSize) * ranks,
+                          blockSize, rows))
+      return std::numeric_limits<int64_t>::max();
+    return rows;
+  }
   }
   llvm_unreachable("unknown direction");
 }
@@ -217,14 +237,20 @@ void Planner::copyOut(CollectiveOpInterface op, Value out) {
 
 /// The gate keeps larger steps than planned out of the exchanges.
 void Planner::setGates() {
+  auto lower = [&](std::optional<uint64_t> have, int64_t planned) {
+    return have ? std::min<int64_t>(*have, planned) : planned;
+  };
   module.walk([&](SplitGateOp gate) {
     int64_t ranks =
         cast<ShapedType>(gate.getOffsets().getType()).getDimSize(0) - 1;
-    auto lower = [&](std::optional<uint64_t> have, int64_t planned) {
-      return have ? std::min<int64_t>(*have, planned) : planned;
-    };
     gate.setMaxRankRows(lower(gate.getMaxRankRows(), getRankRows(ranks)));
     gate.setMaxRows(lower(gate.getMaxRows(), maxTokens));
+  });
+  module.walk([&](GatherGateOp gate) {
+    MeshAxis over = lookupMeshAxis(gate, gate.getMeshAttr(), gate.getAxis());
+    gate.setMaxBlocks(
+        lower(gate.getMaxBlocks(),
+              getGatheredBlocks(over.axis.getSize(), gate.getBlockSize())));
   });
 }
 
@@ -320,7 +346,45 @@ Value Planner::getInboxRows(CollectiveOpInterface op, Value rows) {
   return arith::MulIOp::create(builder, op->getLoc(), rows, ranks);
 }
 
+/// The rows leave at the start and are waited for at the finish.
+void Planner::lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan) {
+  GatherKvStartOp start = op.getStart();
+  auto alloc = op.getOuts().front().getDefiningOp<memref::AllocOp>();
+  auto *channel = channels.find(getKey(op));
+  auto index = builder.getI32IntegerAttr(channel - channels.begin());
+  auto id = builder.getI32IntegerAttr(number);
+  auto direction =
+      DirectionAttr::get(builder.getContext(), Direction::GatherRows);
+  FlatSymbolRefAttr mesh = start.getMeshAttr();
+  StringAttr axis = start.getAxisAttr();
+  int64_t ranks = lookupMeshAxis(start, mesh, axis).axis.getSize();
+
+  Location loc = start.getLoc();
+  builder.setInsertionPoint(start);
+  Value rows = start.createRows(builder);
+  Value size = arith::MulIOp::create(
+      builder, loc, rows, arith::ConstantIndexOp::create(builder, loc, ranks));
+  Value inbox = WorkspaceOp::create(
+      builder, loc, op.getInboxType(),
+      FlatSymbolRefAttr::get(plan.getSymNameAttr()), index, size);
+  PushOp::create(builder, loc, direction, start.getSources(), Value(), Value(),
+                 Value(), start.getBlocks(), inbox, mesh, axis, index, id,
+                 builder.getI64IntegerAttr(channel->second.capacity),
+                 start.getBlockSizeAttr(), start.getBlockStrideRowsAttr());
+  SignalOp::create(builder, loc, direction, Value(), rows, mesh, axis, index,
+                   id);
+  builder.setInsertionPoint(op);
+  WaitOp::create(builder, op.getLoc(), direction, Value(), rows, mesh, axis,
+                 index, id);
+  op.erase();
+  start.erase();
+  alloc.getResult().replaceAllUsesWith(inbox);
+  alloc.erase();
+}
+
 void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
+  if (auto finish = dyn_cast<GatherKvFinishOp>(*op))
+    return lowerGather(finish, number, plan);
   Location loc = op->getLoc();
   auto exchange = dyn_cast<ExchangeOp>(*op);
   auto merge = dyn_cast<CombineLseOp>(*op);
@@ -358,9 +422,10 @@ void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
   auto direction = DirectionAttr::get(builder.getContext(), op.getDirection());
   Value inbox = WorkspaceOp::create(builder, loc, op.getInboxType(), planName,
                                     index, sizes);
-  PushOp::create(builder, loc, direction, sources, ids, offsets, decodes, inbox,
-                 op.getMeshAttr(), op.getAxisAttr(), index, id,
-                 builder.getI64IntegerAttr(channel->second.capacity));
+  PushOp::create(builder, loc, direction, sources, ids, offsets, decodes,
+                 Value(), inbox, op.getMeshAttr(), op.getAxisAttr(), index, id,
+                 builder.getI64IntegerAttr(channel->second.capacity),
+                 IntegerAttr(), IntegerAttr());
   SignalOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
                    op.getAxisAttr(), index, id);
   WaitOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
@@ -386,6 +451,7 @@ LogicalResult Planner::run() {
   for (auto [name, value] :
        {std::pair<StringRef, int64_t>{"max-tokens", maxTokens},
         {"max-requests", maxRequests},
+        {"max-kv-tokens", maxKvTokens},
         {"slots", slots}})
     if (!inRange(value))
       return emitError(module.getLoc(), "shardq-plan-workspace: ")
@@ -407,11 +473,21 @@ LogicalResult Planner::run() {
       return failure();
 
   ExchangeSchedule schedule(module, [&](Operation *op) -> ChannelUse {
-    auto exchange = dyn_cast<CollectiveOpInterface>(op);
+    using Part = ChannelUse::Part;
+    auto start = dyn_cast<GatherKvStartOp>(op);
+    auto exchange = dyn_cast<CollectiveOpInterface>(
+        start ? start.getFinish().getOperation() : op);
     if (!exchange)
       return {};
     auto *channel = channels.find(getKey(exchange));
-    return {channel - channels.begin(), getGroup(exchange)};
+    ChannelUse use{channel - channels.begin(), getGroup(exchange)};
+    if (auto finish = dyn_cast<GatherKvFinishOp>(op)) {
+      use.part = Part::Finish;
+      use.start = finish.getStart();
+    } else if (start) {
+      use.part = Part::Start;
+    }
+    return use;
   });
   for (CollectiveOpInterface op : exchanges) {
     auto *channel = channels.find(getKey(op));
@@ -433,7 +509,9 @@ struct ShardQPlanWorkspacePass
     : public shardq::impl::ShardQPlanWorkspaceBase<ShardQPlanWorkspacePass> {
   using ShardQPlanWorkspaceBase::ShardQPlanWorkspaceBase;
   void runOnOperation() override {
-    if (failed(Planner(getOperation(), maxTokens, maxRequests, slots).run()))
+    if (failed(
+            Planner(getOperation(), maxTokens, maxRequests, maxKvTokens, slots)
+                .run()))
       signalPassFailure();
   }
 };

@@ -1,9 +1,20 @@
-//===- ShardQDcp.cpp - Attention over own keys, then a merge --------------===//
+//===- ShardQDcp.cpp - Attention over a sharded KV cache ------------------===//
+//
+// Two forms: queries travel, each rank attends its own keys, and outputs are
+// merged; or keys travel, while the indexer runs, and each rank attends them
+// all. The option `step` says which, or leaves it to a gate.
+//
+//===----------------------------------------------------------------------===//
 
+#include "IndexProducers.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQDCP
@@ -21,9 +32,20 @@ struct Candidate {
   ConvertIndicesOp convert;
   StringAttr axis;
   int64_t ranks;
-  /// What says how many columns of the slots are valid: the filter's own
+  /// What says how many columns of own slots are valid: the filter's own
   /// count, or else the op's topk_length on slots that keep their columns.
   bool isCompacted;
+  /// The op's topk_length is the conversion's count.
+  bool takesCount;
+  DcpStep form;
+  /// What the step holds; null where only the form for decode steps is made.
+  ExpandRowsOp expand;
+};
+
+/// The gathered blocks of a table, and the gate of what attends them.
+struct Blocks {
+  GatherBlocksOp op;
+  GatherGateOp gate;
 };
 
 Value lookThroughCasts(Value value) {
@@ -48,25 +70,60 @@ LogicalResult forEachUse(Value value,
 /// Rewrites the attentions of a module.
 class Rewriter {
 public:
-  Rewriter(ModuleOp module, bool remarks)
-      : module(module), remarks(remarks), builder(module.getContext()) {}
+  Rewriter(ModuleOp module, DcpStep step, int32_t nullBlock, bool remarks)
+      : module(module), step(step), nullBlock(nullBlock), remarks(remarks),
+        builder(module.getContext()), dominance(module) {}
 
   LogicalResult run();
 
 private:
+  // Analysis.
   FailureOr<Candidate> match(SparseMlaOp op);
   LogicalResult matchUses(SparseMlaOp op, ConvertIndicesOp convert);
+  LogicalResult chooseForm(Candidate &candidate);
+  SmallVector<Operation *> getOwnIndexOps(const Candidate &candidate);
+
+  // Emission, where the builder stands.
+  FilterIndicesOp createFilter(const Candidate &candidate, Value indices);
+  GatheredSlotsOp createSlots(const Candidate &candidate, Value indices);
+  GatherKvStartOp createStart(const Candidate &candidate);
+  SmallVector<Value> createMerged(const Candidate &candidate,
+                                  FilterIndicesOp filter);
+  SmallVector<Value> createGathered(const Candidate &candidate,
+                                    GatherKvStartOp start,
+                                    GatheredSlotsOp slots);
+
+  // Shared by attentions.
+  Blocks &getBlocks(const Candidate &candidate);
+  GatherGateOp getGate(const Candidate &candidate);
   FilterIndicesOp getFilter(const Candidate &candidate);
+  GatheredSlotsOp getSlots(const Candidate &candidate);
+
+  SmallVector<Value> version(const Candidate &candidate);
   void rewrite(const Candidate &candidate);
+  void remark(const Candidate &candidate);
 
   ModuleOp module;
+  DcpStep step;
+  int32_t nullBlock;
   bool remarks;
   OpBuilder builder;
-  /// One for all attentions that share the conversion: compacted, in place.
-  llvm::MapVector<Operation *, std::array<FilterIndicesOp, 2>> filters;
+  DominanceInfo dominance;
+  /// By conversion: compacted, in place.
+  llvm::DenseMap<Operation *, std::array<FilterIndicesOp, 2>> filters;
+  llvm::DenseMap<Operation *, GatheredSlotsOp> slotsOf;
+  /// By step, and by table with what else they depend on.
+  llvm::DenseMap<std::pair<Operation *, std::pair<Value, Attribute>>, Blocks>
+      blocksOf;
+  /// Conversions, and index ops behind the one that they feed.
+  llvm::SetVector<Operation *> replaced;
 };
 
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// Analysis
+//===----------------------------------------------------------------------===//
 
 static InFlightDiagnostic reject(SparseMlaOp op) {
   return op.emitOpError("cannot attend own keys alone: ");
@@ -103,7 +160,7 @@ LogicalResult Rewriter::matchUses(SparseMlaOp op, ConvertIndicesOp convert) {
 
 FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   ShardingAttr sharding = op.getShardingAttr();
-  Candidate found{op, {}, sharding.getKv().front(), 1, true};
+  Candidate found{op, {}, sharding.getKv().front(), 1, true, false, step, {}};
   if (op.isOnBuffers()) {
     reject(op) << "it is on buffers";
     return failure();
@@ -115,10 +172,6 @@ FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   }
   if (!sharding.isOverHeads()) {
     reject(op) << "its tokens are sharded, expected heads";
-    return failure();
-  }
-  if (op.getSink()) {
-    reject(op) << "it has a sink, which each rank would count";
     return failure();
   }
   found.ranks = getNumKvRanks(op, sharding);
@@ -156,9 +209,74 @@ FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
                     "shardq.indexer or shardq.topk made";
       return failure();
     }
-    found.isCompacted = isCount;
+    found.isCompacted = found.takesCount = isCount;
   }
+  if (failed(chooseForm(found)))
+    return failure();
   return found;
+}
+
+/// What each step can have: a gather needs to know the step, and a merge would
+/// count a sink on each rank.
+LogicalResult Rewriter::chooseForm(Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  if (op.getSink()) {
+    if (step == DcpStep::Decode)
+      return reject(op) << "it has a sink, which each rank would count";
+    candidate.form = DcpStep::Gather;
+  }
+  if (candidate.form == DcpStep::Decode)
+    return success();
+  StringRef reason;
+  candidate.expand = findExpandRows(op, reason);
+  if (candidate.expand)
+    return success();
+  if (candidate.form == DcpStep::Gather)
+    return op.emitOpError("cannot attend gathered keys: ") << reason;
+  candidate.form = DcpStep::Decode;
+  return success();
+}
+
+/// The index ops that feed the attention alone: they move into the branches of
+/// its gate, so that a gather overlaps with them.
+SmallVector<Operation *> Rewriter::getOwnIndexOps(const Candidate &candidate) {
+  ConvertIndicesOp convert = candidate.convert;
+  SparseMlaOp op = candidate.op;
+  Operation *chosen = convert.getIndices().getDefiningOp();
+  if (!isa_and_present<IndexerOp, TopKOp>(chosen) ||
+      chosen->getBlock() != op->getBlock() ||
+      !llvm::all_of(convert->getUsers(),
+                    [&](Operation *user) { return user == op; }))
+    return {};
+  bool feedsOthers = llvm::any_of(chosen->getUsers(), [&](Operation *user) {
+    auto tap = dyn_cast<TapOp>(user);
+    bool moves = tap && !tap.getRows() && tap->getBlock() == op->getBlock();
+    return user != convert && !moves;
+  });
+  if (feedsOthers)
+    return {};
+  return {chosen};
+}
+
+//===----------------------------------------------------------------------===//
+// Emission
+//===----------------------------------------------------------------------===//
+
+FilterIndicesOp Rewriter::createFilter(const Candidate &candidate,
+                                       Value indices) {
+  ConvertIndicesOp convert = candidate.convert;
+  auto slots = cast<RankedTensorType>(convert->getResult(0).getType());
+  SmallVector<Type> types{slots};
+  if (candidate.isCompacted)
+    types.push_back(
+        RankedTensorType::get({slots.getDimSize(0)}, builder.getI32Type()));
+  ShardingAttr sharding = SparseMlaOp(candidate.op).getShardingAttr();
+  return FilterIndicesOp::create(
+      builder, convert.getLoc(), types, indices, convert.getTable(),
+      convert.getReq(), ValueRange{}, sharding.getMesh(), candidate.axis,
+      builder.getI64IntegerAttr(sharding.getInterleave()),
+      convert.getBlockSizeAttr(), convert.getBlockStrideRowsAttr(),
+      candidate.isCompacted ? UnitAttr() : builder.getUnitAttr());
 }
 
 FilterIndicesOp Rewriter::getFilter(const Candidate &candidate) {
@@ -168,28 +286,100 @@ FilterIndicesOp Rewriter::getFilter(const Candidate &candidate) {
     return filter;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(convert);
-  auto slots = cast<RankedTensorType>(convert->getResult(0).getType());
-  SmallVector<Type> types{slots};
-  if (candidate.isCompacted)
-    types.push_back(
-        RankedTensorType::get({slots.getDimSize(0)}, builder.getI32Type()));
-  ShardingAttr sharding = SparseMlaOp(candidate.op).getShardingAttr();
-  filter = FilterIndicesOp::create(
-      builder, convert.getLoc(), types, convert.getIndices(),
-      convert.getTable(), convert.getReq(), ValueRange{}, sharding.getMesh(),
-      candidate.axis, builder.getI64IntegerAttr(sharding.getInterleave()),
-      convert.getBlockSizeAttr(), convert.getBlockStrideRowsAttr(),
-      candidate.isCompacted ? UnitAttr() : builder.getUnitAttr());
-  return filter;
+  return filter = createFilter(candidate, convert.getIndices());
 }
 
-void Rewriter::rewrite(const Candidate &candidate) {
+/// Once for all attentions of a step over one table, as early as both are
+/// there.
+Blocks &Rewriter::getBlocks(const Candidate &candidate) {
+  ConvertIndicesOp convert = candidate.convert;
+  ExpandRowsOp expand = candidate.expand;
+  Value table = convert.getTable();
+  ShardingAttr sharding = SparseMlaOp(candidate.op).getShardingAttr();
+  auto interleave = builder.getI64IntegerAttr(sharding.getInterleave());
+  Attribute facts =
+      builder.getArrayAttr({sharding.getMesh(), candidate.axis, interleave,
+                            convert.getBlockSizeAttr()});
+  Blocks &blocks = blocksOf[{expand, {table, facts}}];
+  if (blocks.op)
+    return blocks;
+  OpBuilder::InsertionGuard guard(builder);
+  // Both dominate the attention, so one dominates the other.
+  if (dominance.properlyDominates(table, expand.getOperation()))
+    builder.setInsertionPointAfter(expand);
+  else
+    builder.setInsertionPointAfterValue(table);
+  auto type = cast<RankedTensorType>(table.getType());
+  int64_t entries =
+      type.hasStaticShape() ? type.getNumElements() : ShapedType::kDynamic;
+  Type i32 = builder.getI32Type();
+  SmallVector<Type> types{RankedTensorType::get({entries}, i32),
+                          RankedTensorType::get(type.getShape(), i32),
+                          RankedTensorType::get({1}, i32)};
+  blocks.op = GatherBlocksOp::create(
+      builder, expand.getLoc(), types, table, expand.getSeqLens(), ValueRange{},
+      sharding.getMesh(), candidate.axis, interleave,
+      convert.getBlockSizeAttr(), builder.getI32IntegerAttr(nullBlock));
+  return blocks;
+}
+
+GatherGateOp Rewriter::getGate(const Candidate &candidate) {
+  Blocks &blocks = getBlocks(candidate);
+  if (blocks.gate)
+    return blocks.gate;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointAfter(blocks.op);
+  ExpandRowsOp expand = candidate.expand;
+  Location loc = expand.getLoc();
+  Value decodes = CountDecodeRowsOp::create(
+      builder, loc, builder.getIndexType(), expand.getQueryStart(),
+      expand.getSpeculativeTokensAttr());
+  blocks.gate = GatherGateOp::create(
+      builder, loc, builder.getI1Type(), expand.getQueryStart(),
+      blocks.op.getResult(2), decodes, blocks.op.getMeshAttr(), candidate.axis,
+      blocks.op.getBlockSizeAttr(), IntegerAttr());
+  return blocks.gate;
+}
+
+GatheredSlotsOp Rewriter::createSlots(const Candidate &candidate,
+                                      Value indices) {
+  ConvertIndicesOp convert = candidate.convert;
+  GatherBlocksOp blocks = getBlocks(candidate).op;
+  return GatheredSlotsOp::create(
+      builder, convert.getLoc(), convert->getResultTypes(), indices,
+      blocks.getResult(1), blocks.getResult(2), convert.getReq(), ValueRange{},
+      blocks.getMeshAttr(), candidate.axis, blocks.getInterleaveAttr(),
+      blocks.getBlockSizeAttr());
+}
+
+GatheredSlotsOp Rewriter::getSlots(const Candidate &candidate) {
+  ConvertIndicesOp convert = candidate.convert;
+  GatheredSlotsOp &slots = slotsOf[convert];
+  if (slots)
+    return slots;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(convert);
+  return slots = createSlots(candidate, convert.getIndices());
+}
+
+GatherKvStartOp Rewriter::createStart(const Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  ConvertIndicesOp convert = candidate.convert;
+  GatherBlocksOp blocks = getBlocks(candidate).op;
+  return GatherKvStartOp::create(
+      builder, op.getLoc(), KvGatherType::get(builder.getContext()),
+      ValueRange{op.getKv()}, blocks.getResult(0), blocks.getResult(2),
+      blocks.getMeshAttr(), candidate.axis, convert.getBlockSizeAttr(),
+      convert.getBlockStrideRowsAttr());
+}
+
+/// The form for decode steps. Returns what replaces the op's results; null for
+/// an LSE that is not used.
+SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
+                                          FilterIndicesOp filter) {
   SparseMlaOp op = candidate.op;
   Location loc = op.getLoc();
   FlatSymbolRefAttr mesh = op.getShardingAttr().getMesh();
-  FilterIndicesOp filter = getFilter(candidate);
-  builder.setInsertionPoint(op);
-
   auto q = cast<RankedTensorType>(op.getQ().front().getType());
   auto out = cast<RankedTensorType>(op->getResult(0).getType());
   int64_t heads = op.getNumHeads() * candidate.ranks;
@@ -215,16 +405,170 @@ void Rewriter::rewrite(const Candidate &candidate) {
   auto combine = CombineLseOp::create(
       builder, loc, merged, attend->getResult(0), attend->getResult(1),
       ValueRange{}, mesh, candidate.axis, op.getLseAttr());
-  for (auto [result, value] : llvm::zip(op->getResults(), combine.getResults()))
-    result.replaceAllUsesWith(value);
+  SmallVector<Value> values(combine.getResults());
+  values.resize(op->getNumResults());
+  return values;
+}
+
+/// The form for steps with prefill: the op itself over all keys.
+SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
+                                            GatherKvStartOp start,
+                                            GatheredSlotsOp slots) {
+  SparseMlaOp op = candidate.op;
+  Location loc = op.getLoc();
+  ShardingAttr sharding = op.getShardingAttr();
+  auto kv = cast<RankedTensorType>(op.getKv().getType());
+  auto finish = GatherKvFinishOp::create(
+      builder, loc,
+      TypeRange{RankedTensorType::get({ShapedType::kDynamic, kv.getDimSize(1)},
+                                      kv.getElementType())},
+      start.getHandle(), ValueRange{});
+  auto castTo = [&](Value value, Value replaced) -> Value {
+    if (value.getType() == replaced.getType())
+      return value;
+    return tensor::CastOp::create(builder, loc, replaced.getType(), value);
+  };
+  Value length = op.getTopkLength();
+  if (candidate.takesCount)
+    length = castTo(slots->getResult(1), length);
+  auto attend = SparseMlaOp::create(
+      builder, loc, op->getResultTypes(), op.getQ(), finish->getResult(0),
+      castTo(slots->getResult(0), op.getSlots()), op.getReq(), length,
+      op.getSink(), ValueRange{}, op.getScaleAttr(),
+      ShardingAttr::get(builder.getContext(), sharding.getMesh(),
+                        sharding.getHeads(), sharding.getOrder(),
+                        sharding.getTokens()),
+      op.getLseAttr());
+  return SmallVector<Value>(attend->getResults());
+}
+
+/// Both forms under the step's gate.
+SmallVector<Value> Rewriter::version(const Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  ConvertIndicesOp convert = candidate.convert;
+  Location loc = op.getLoc();
+  Value gate = getGate(candidate).getResult();
+  SmallVector<Operation *> indexOps = getOwnIndexOps(candidate);
+  SmallVector<unsigned> used;
+  SmallVector<Type> types;
+  for (OpResult result : op->getResults())
+    if (!result.use_empty()) {
+      used.push_back(result.getResultNumber());
+      types.push_back(result.getType());
+    }
+  auto branch =
+      scf::IfOp::create(builder, loc, types, gate, /*withElseRegion=*/true);
+  auto cloneIndices = [&]() -> Value {
+    IRMapping inBranch;
+    for (Operation *indexOp : indexOps) {
+      builder.clone(*indexOp, inBranch);
+      for (Operation *user : indexOp->getUsers())
+        if (isa<TapOp>(user))
+          builder.clone(*user, inBranch);
+    }
+    return inBranch.lookupOrDefault(convert.getIndices());
+  };
+  // The branches end by themselves where there is nothing to yield.
+  auto yield = [&](ArrayRef<Value> values) {
+    SmallVector<Value> yields;
+    for (unsigned number : used)
+      yields.push_back(values[number]);
+    if (!yields.empty())
+      scf::YieldOp::create(builder, loc, yields);
+  };
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  GatherKvStartOp start = createStart(candidate);
+  GatheredSlotsOp slots = createSlots(candidate, cloneIndices());
+  yield(createGathered(candidate, start, slots));
+  builder.setInsertionPointToStart(branch.elseBlock());
+  FilterIndicesOp filter = createFilter(candidate, cloneIndices());
+  yield(createMerged(candidate, filter));
+
+  replaced.insert(convert);
+  replaced.insert(indexOps.begin(), indexOps.end());
+  SmallVector<Value> values(op->getNumResults());
+  for (auto [number, result] : llvm::zip_equal(used, branch.getResults()))
+    values[number] = result;
+  return values;
+}
+
+/// Where a gather may start that ends before `op`: behind what its operands
+/// come from, and behind other attentions and exchanges, whose rows lie in
+/// inboxes that are not read any more when it starts.
+static Operation *findEarliestStart(Operation *op, ArrayRef<Value> operands) {
+  auto staysBefore = [&](Operation *other) {
+    bool defines = llvm::any_of(other->getResults(), [&](Value result) {
+      return llvm::is_contained(operands, result);
+    });
+    if (defines)
+      return true;
+    WalkResult walk = other->walk([](Operation *inner) {
+      return isa<SparseMlaOp, CollectiveOpInterface, GatherKvStartOp,
+                 CallOpInterface>(inner)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return walk.wasInterrupted();
+  };
+  while (Operation *previous = op->getPrevNode()) {
+    if (staysBefore(previous))
+      break;
+    op = previous;
+  }
+  return op;
+}
+
+void Rewriter::rewrite(const Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  builder.setInsertionPoint(op);
+  SmallVector<Value> values;
+  switch (candidate.form) {
+  case DcpStep::Decode:
+    values = createMerged(candidate, getFilter(candidate));
+    break;
+  case DcpStep::Gather: {
+    GatherBlocksOp blocks = getBlocks(candidate).op;
+    builder.setInsertionPoint(findEarliestStart(
+        op, {op.getKv(), blocks.getResult(0), blocks.getResult(2)}));
+    GatherKvStartOp start = createStart(candidate);
+    builder.setInsertionPoint(op);
+    values = createGathered(candidate, start, getSlots(candidate));
+    break;
+  }
+  case DcpStep::Gate:
+    values = version(candidate);
+    break;
+  }
+  replaced.insert(candidate.convert);
+  for (auto [result, value] : llvm::zip_equal(op->getResults(), values))
+    if (value)
+      result.replaceAllUsesWith(value);
   op.erase();
 }
 
-/// The conversion, and casts of its results, that nothing uses any more.
-static void eraseDead(Operation *op) {
+void Rewriter::remark(const Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  InFlightDiagnostic diag = emitRemark(op.getLoc()) << "attention runs on ";
+  if (candidate.form == DcpStep::Decode) {
+    diag << "own keys of " << candidate.axis << " (" << candidate.ranks
+         << " ranks) with their " << op.getNumHeads() * candidate.ranks
+         << " heads";
+    return;
+  }
+  diag << "keys gathered over " << candidate.axis << " (" << candidate.ranks
+       << " ranks)";
+  if (candidate.form == DcpStep::Gate)
+    diag << " in steps with prefill, on own keys in others";
+}
+
+/// What was replaced and nothing uses any more, with casts and taps of it.
+static void eraseDead(Operation *op, bool withTaps) {
   for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
     if (isa<tensor::CastOp>(user))
-      eraseDead(user);
+      eraseDead(user, withTaps);
+    else if (withTaps && isa<TapOp>(user))
+      user->erase();
   if (op->use_empty())
     op->erase();
 }
@@ -243,16 +587,14 @@ LogicalResult Rewriter::run() {
   if (!ok)
     return failure();
   for (const Candidate &candidate : candidates) {
-    SparseMlaOp op = candidate.op;
     if (remarks)
-      emitRemark(op.getLoc())
-          << "attention runs on own keys of " << candidate.axis << " ("
-          << candidate.ranks << " ranks) with their "
-          << op.getNumHeads() * candidate.ranks << " heads";
+      remark(candidate);
     rewrite(candidate);
   }
-  for (auto &[convert, made] : filters)
-    eraseDead(convert);
+  // Users before what they use.
+  SmallVector<Operation *> dead(replaced.begin(), replaced.end());
+  for (Operation *op : dead)
+    eraseDead(op, !isa<ConvertIndicesOp>(op));
   return success();
 }
 
@@ -262,7 +604,7 @@ struct ShardQDcpPass : public shardq::impl::ShardQDcpBase<ShardQDcpPass> {
   using ShardQDcpBase::ShardQDcpBase;
 
   void runOnOperation() override {
-    if (failed(Rewriter(getOperation(), remarks).run()))
+    if (failed(Rewriter(getOperation(), step, nullBlock, remarks).run()))
       signalPassFailure();
   }
 };

@@ -5,19 +5,21 @@
 //
 //   step     what one expand_rows describes; has one split, and one gate for
 //            each top-k width
-//   index op indexer, topk, convert_indices: works on rows, so it can run on
-//            this rank's rows alone
+//   index op indexer, topk, convert_indices, gathered_slots: works on rows, so
+//            it can run on this rank's rows alone
 //   local    a value that holds, where the gate is open, the rows `mine` of
 //            what it replaces, and all rows where it is closed
 //
 //===----------------------------------------------------------------------===//
 
+#include "IndexProducers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
@@ -58,10 +60,6 @@ struct Candidate {
   int64_t ranks;
   int64_t topk;
 };
-
-bool isIndexOp(Operation *op) {
-  return isa_and_present<IndexerOp, TopKOp, ConvertIndicesOp>(op);
-}
 
 /// The operation in a split gate's branch was versioned by an earlier run.
 bool isVersioned(Operation *op) {
@@ -136,6 +134,7 @@ private:
   void versionShared(Operation *indexOp, const Candidate &candidate);
   void version(const Candidate &candidate);
   SmallVector<Value> emitTokenSharded(const Candidate &candidate,
+                                      GatherKvFinishOp gather,
                                       ArrayRef<unsigned> results);
 
   FunctionOpInterface function;
@@ -153,6 +152,8 @@ private:
   /// A candidate that an index op feeds.
   llvm::DenseMap<Operation *, unsigned> anyCandidate;
   llvm::DenseMap<std::pair<Operation *, Attribute>, Step> steps;
+  /// Gathers that have moved into the branches of what attends their keys.
+  SmallVector<GatherKvFinishOp> gathers;
 };
 
 } // namespace
@@ -160,28 +161,6 @@ private:
 //===----------------------------------------------------------------------===//
 // Analysis
 //===----------------------------------------------------------------------===//
-
-/// Adds every expand_rows and index op that `value` comes from.
-static void walkProducers(Value value, llvm::SetVector<Operation *> &found) {
-  Operation *producer = value.getDefiningOp();
-  if (auto cast = dyn_cast_if_present<tensor::CastOp>(producer))
-    return walkProducers(cast.getSource(), found);
-  bool known = isIndexOp(producer) || isa_and_present<ExpandRowsOp>(producer);
-  if (!known || !found.insert(producer) || !isIndexOp(producer))
-    return;
-  auto rowWise = cast<RowWiseOpInterface>(producer);
-  for (OpOperand &operand : producer->getOpOperands())
-    if (rowWise.isRowOperand(operand))
-      walkProducers(operand.get(), found);
-}
-
-static llvm::SetVector<Operation *> getIndexProducers(SparseMlaOp op) {
-  llvm::SetVector<Operation *> found;
-  for (Value value : {op.getSlots(), op.getReq(), op.getTopkLength()})
-    if (value)
-      walkProducers(value, found);
-  return found;
-}
 
 std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
                                                  std::string &reason) {
@@ -236,20 +215,10 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     why << "the width of its slots is dynamic, and the gate needs the top-k";
     return std::nullopt;
   }
-  ExpandRowsOp expand;
-  for (Operation *producer : getIndexProducers(op)) {
-    auto found = dyn_cast<ExpandRowsOp>(producer);
-    if (!found)
-      continue;
-    if (expand && expand != found) {
-      why << "its rows are described by two expand_rows";
-      return std::nullopt;
-    }
-    expand = found;
-  }
+  StringRef noStep;
+  ExpandRowsOp expand = findExpandRows(op, noStep);
   if (!expand) {
-    why << "no shardq.expand_rows of this function describes its rows (give "
-           "it 'rows')";
+    why << noStep;
     return std::nullopt;
   }
   auto isSplit = [&](Value value) {
@@ -556,9 +525,30 @@ void FunctionRewriter::versionShared(Operation *indexOp,
     gate.locals[result] = local;
 }
 
+/// The gather of the op's keys, where both its parts can move into branches of
+/// the op: it then overlaps with what stands there, and ends behind the
+/// exchange of queries, before which the inbox could not be read in place.
+static GatherKvFinishOp findOwnGather(SparseMlaOp op) {
+  auto finish = op.getKv().getDefiningOp<GatherKvFinishOp>();
+  if (!finish || finish->getBlock() != op->getBlock() || !finish->hasOneUse())
+    return {};
+  for (Operation *between = finish->getNextNode(); between != op;
+       between = between->getNextNode()) {
+    WalkResult walk = between->walk([](Operation *inner) {
+      return isa<CollectiveOpInterface, GatherKvStartOp, CallOpInterface>(inner)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return {};
+  }
+  return finish;
+}
+
 /// The open branch: returns the values of the chosen results.
 SmallVector<Value>
 FunctionRewriter::emitTokenSharded(const Candidate &candidate,
+                                   GatherKvFinishOp gather,
                                    ArrayRef<unsigned> results) {
   SparseMlaOp op = candidate.op;
   Step &step = getStep(candidate);
@@ -568,6 +558,8 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
     return DirectionAttr::get(builder.getContext(), value);
   };
   IRMapping inBranch;
+  if (gather)
+    builder.clone(*gather.getStart(), inBranch);
   for (auto &[indexOp, owner] : indexOps)
     if (owner && candidates[*owner].op == op)
       cloneOnMyRows(indexOp, candidate, inBranch);
@@ -609,6 +601,9 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
                          ValueRange{}, candidate.mesh, axisAttr)
           .getResult(0);
   prefill.q.push_back(q);
+  Value kv = op.getKv();
+  if (gather)
+    kv = builder.clone(*gather, inBranch)->getResult(0);
 
   bool needsLse = llvm::is_contained(results, 1u);
   auto attend = [&](Part &part, int64_t numHeads, ShardingAttr sharding) {
@@ -617,10 +612,10 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
     if (needsLse)
       types.push_back(
           RankedTensorType::get({dynamic, numHeads}, builder.getF32Type()));
-    return SparseMlaOp::create(builder, loc, types, part.q, op.getKv(),
-                               part.slots, part.req, part.topkLength,
-                               op.getSink(), ValueRange{}, op.getScaleAttr(),
-                               sharding, op.getLseAttr());
+    return SparseMlaOp::create(builder, loc, types, part.q, kv, part.slots,
+                               part.req, part.topkLength, op.getSink(),
+                               ValueRange{}, op.getScaleAttr(), sharding,
+                               op.getLseAttr());
   };
   auto overTokens = ShardingAttr::get(builder.getContext(), candidate.mesh, {},
                                       TokenOrder::Zigzag, {axisAttr});
@@ -643,6 +638,9 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
 void FunctionRewriter::version(const Candidate &candidate) {
   SparseMlaOp op = candidate.op;
   Gate &gate = getGate(candidate);
+  GatherKvFinishOp gather = findOwnGather(op);
+  if (gather)
+    gathers.push_back(gather);
   builder.setInsertionPoint(op);
   SmallVector<unsigned> results;
   SmallVector<Type> types;
@@ -654,11 +652,13 @@ void FunctionRewriter::version(const Candidate &candidate) {
   auto branch = scf::IfOp::create(builder, op.getLoc(), types,
                                   gate.op.getResult(), /*withElseRegion=*/true);
   builder.setInsertionPointToStart(branch.thenBlock());
-  SmallVector<Value> yields = emitTokenSharded(candidate, results);
+  SmallVector<Value> yields = emitTokenSharded(candidate, gather, results);
   scf::YieldOp::create(builder, op.getLoc(), yields);
 
   builder.setInsertionPointToStart(branch.elseBlock());
   IRMapping closed;
+  if (gather)
+    builder.clone(*gather.getStart(), closed);
   llvm::DenseMap<Value, Value> versioned;
   for (auto &[indexOp, owner] : indexOps)
     if (!owner)
@@ -672,6 +672,8 @@ void FunctionRewriter::version(const Candidate &candidate) {
     cloneWithTaps(indexOp, closed);
   }
   mapSharedBack(builder, op, versioned, closed);
+  if (gather)
+    builder.clone(*gather, closed);
   Operation *original = builder.clone(*op, closed);
   yields.clear();
   for (unsigned number : results)
@@ -718,6 +720,11 @@ void FunctionRewriter::run() {
 
   for (const Candidate &candidate : candidates)
     SparseMlaOp(candidate.op)->erase();
+  for (GatherKvFinishOp gather : gathers) {
+    GatherKvStartOp start = gather.getStart();
+    gather.erase();
+    start.erase();
+  }
   for (auto &[indexOp, owner] : llvm::reverse(indexOps)) {
     for (Operation *user : llvm::make_early_inc_range(indexOp->getUsers()))
       if (isa<TapOp>(user))

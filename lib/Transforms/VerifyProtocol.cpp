@@ -6,6 +6,7 @@
 #include "shardq/Analysis/Placement.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::shardq {
@@ -43,6 +44,35 @@ static LogicalResult expectNext(PushOp push, Operation *next) {
   if (next)
     diag.attachNote(next->getLoc()) << "found '" << next->getName() << "'";
   return diag;
+}
+
+/// The wait of a push of KV rows: others may stand before it, but no other
+/// gather and nothing on its channel.
+static FailureOr<Operation *> findGatherWait(PushOp push, Operation *signal) {
+  ExchangeSchedule others(
+      push->getParentOfType<ModuleOp>(), [&](Operation *op) -> ChannelUse {
+        auto other = dyn_cast<PushOp>(op);
+        if (!other || (other.getDirection() != Direction::GatherRows &&
+                       other.getChannel() != push.getChannel()))
+          return {};
+        return {0, {}};
+      });
+  Operation *op = signal->getNextNode();
+  for (; op; op = op->getNextNode()) {
+    auto wait = dyn_cast<WaitOp>(op);
+    if (wait && wait.getDirection() == Direction::GatherRows)
+      break;
+    if (!others.containsExchange(op))
+      continue;
+    InFlightDiagnostic diag =
+        op->emitOpError("may begin a gather, or use channel ")
+        << push.getChannel() << ", while a gather on it is under way";
+    diag.attachNote(push.getLoc()) << "that gather begins here";
+    return failure();
+  }
+  if (failed(expectNext<WaitOp>(push, op)))
+    return failure();
+  return op;
 }
 
 /// The plan has the push's channel and exchange, and the capacity fits.
@@ -101,8 +131,14 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   if (failed(expectNext<SignalOp>(push, signal)))
     return failure();
   Operation *wait = nextProtocolOp(signal, schedule);
-  if (failed(expectNext<WaitOp>(push, wait)))
+  if (push.getDirection() == Direction::GatherRows) {
+    FailureOr<Operation *> found = findGatherWait(push, signal);
+    if (failed(found))
+      return failure();
+    wait = *found;
+  } else if (failed(expectNext<WaitOp>(push, wait))) {
     return failure();
+  }
   if (cast<SignalOp>(signal).getRows() != cast<WaitOp>(wait).getRows()) {
     InFlightDiagnostic diag =
         wait->emitOpError("expects as many rows as the group signals");
@@ -133,11 +169,31 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   return success();
 }
 
+/// The part of the wait's gather that stands before it: its signal, unless
+/// something else that concerns the exchange lies between.
+static Operation *findGatherPart(WaitOp wait) {
+  for (Operation *op = wait->getPrevNode(); op; op = op->getPrevNode()) {
+    auto concerns = [&](auto part) {
+      return part.getChannel() == wait.getChannel() &&
+             part.getExchange() == wait.getExchange();
+    };
+    bool found = llvm::TypeSwitch<Operation *, bool>(op)
+                     .Case<PushOp, SignalOp, WaitOp>(concerns)
+                     .Default(false);
+    if (found)
+      return op;
+  }
+  return nullptr;
+}
+
 /// A signal or wait that no push precedes.
 static LogicalResult verifyNotAlone(Operation *op) {
   Operation *previous = op->getPrevNode();
   while (previous && !isa<PushOp, SignalOp, WaitOp>(previous))
     previous = previous->getPrevNode();
+  if (auto wait = dyn_cast<WaitOp>(op);
+      wait && wait.getDirection() == Direction::GatherRows)
+    previous = findGatherPart(wait);
   bool expected = isa<SignalOp>(op) ? isa_and_present<PushOp>(previous)
                                     : isa_and_present<SignalOp>(previous);
   if (expected)
@@ -173,12 +229,25 @@ static LogicalResult verifyGenerations(PushOp push, ChannelUse use,
 static LogicalResult verifyProtocol(ModuleOp module) {
   SymbolTableCollection symbols;
   auto classify = [](Operation *op) -> ChannelUse {
-    auto push = dyn_cast<PushOp>(op);
-    if (!push)
+    using Part = ChannelUse::Part;
+    auto getUse = [&](auto part) -> ChannelUse {
+      Attribute group = ArrayAttr::get(
+          op->getContext(), {part.getMeshAttr(), part.getAxisAttr()});
+      return {part.getChannel(), group};
+    };
+    if (auto push = dyn_cast<PushOp>(op)) {
+      ChannelUse use = getUse(push);
+      if (push.getDirection() == Direction::GatherRows)
+        use.part = Part::Start;
+      return use;
+    }
+    auto wait = dyn_cast<WaitOp>(op);
+    if (!wait || wait.getDirection() != Direction::GatherRows)
       return {};
-    Attribute group = ArrayAttr::get(op->getContext(),
-                                     {push.getMeshAttr(), push.getAxisAttr()});
-    return {push.getChannel(), group};
+    ChannelUse use = getUse(wait);
+    use.part = Part::Finish;
+    use.start = findGatherPart(wait);
+    return use;
   };
   ExchangeSchedule schedule(module, classify);
   // The group of each channel: epochs are counted by channel and rank.

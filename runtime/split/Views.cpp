@@ -93,6 +93,7 @@ int64_t shardq_gather_blocks(const int32_t *table, int64_t requests,
     if (inverse[i] >= 0)
       inverse[i] = static_cast<int32_t>(
           std::lower_bound(valid, end, inverse[i]) - valid);
+  std::fill(end, valid + requests * width, -1);
   return end - valid;
 }
 

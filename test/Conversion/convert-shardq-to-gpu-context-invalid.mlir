@@ -48,3 +48,66 @@ func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %o: memref<?x2x16xbf1
   shardq.combine_lse %p lse(%l) over @ranks "tp" outs(%o) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>) -> ()
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%t: memref<?x?xi32>, %n: memref<?xi32>, %c: memref<1xi32>) {
+  // expected-error @+1 {{'shardq.gather_blocks' op has no form on the GPU}}
+  shardq.gather_blocks %t lengths(%n) over @ranks "tp" outs(%n, %t, %c) {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%t: memref<?x?xi32>, %c: memref<1xi32>) {
+  // expected-error @+1 {{'shardq.gathered_table' op has no form on the GPU}}
+  shardq.gathered_table %t, %c over @ranks "tp" outs(%t) {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<1xi32>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%i: memref<?x4xi32>, %t: memref<?x?xi32>, %c: memref<1xi32>, %n: memref<?xi32>) {
+  // expected-error @+1 {{'shardq.gathered_slots' op has no form on the GPU}}
+  shardq.gathered_slots %i blocks(%t, %c) rows(%n) over @ranks "tp" outs(%i) {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x4xi32>, memref<?x?xi32>, memref<1xi32>, memref<?xi32>, memref<?x4xi32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%n: memref<?xi32>, %c: memref<1xi32>, %d: index) {
+  // expected-error @+1 {{'shardq.gather_gate' op has no form on the GPU}}
+  %g = shardq.gather_gate %n blocks(%c) decodes(%d) over @ranks "tp" {block_size = 4 : i64} : memref<?xi32>, memref<1xi32>
+  scf.if %g {
+    memref.copy %n, %n : memref<?xi32> to memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%kv: memref<?x8xf32>, %n: memref<?xi32>, %c: memref<1xi32>, %out: memref<?x8xf32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.gather_kv_start' op has no form on the GPU}}
+  %h = shardq.gather_kv_start(%kv) blocks(%n, %c) over @ranks "tp" {block_size = 4 : i64}
+      : (memref<?x8xf32>, memref<?xi32>, memref<1xi32>) -> !shardq.kv_gather
+  shardq.gather_kv_finish %h outs(%out) : (!shardq.kv_gather, memref<?x8xf32, #shardq.symmetric<@ranks>>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%kv: memref<?x8xf32>, %n: memref<?xi32>, %inbox: memref<?x8xf32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op of gather_rows has no form on the GPU}}
+  shardq.push gather_rows(%kv) blocks(%n) into(%inbox) over @ranks "tp" channel 0 exchange 0 {block_size = 4 : i64, capacity = 8 : i64}
+      : (memref<?x8xf32>), memref<?xi32>, memref<?x8xf32, #shardq.symmetric<@ranks>>
+  return
+}

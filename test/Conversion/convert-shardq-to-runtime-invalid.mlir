@@ -87,3 +87,25 @@ func.func @f(%a: memref<?xi32, affine_map<(d0)->(d0 floordiv 2)>>) {
   %d = shardq.count_decode_rows %a : memref<?xi32, affine_map<(d0)->(d0 floordiv 2)>>
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+  // expected-error @+1 {{is named "shardq_gather_blocks", which is a name of ShardQ's runtime}}
+func.func private @shardq_gather_blocks(i32) -> i32
+func.func @f() -> index {
+  %r = shardq.rank over @ranks
+  return %r : index
+}
+
+// -----
+
+// Level 2: the gather is not planned yet.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%kv: memref<?x8xf32>, %b: memref<?xi32>, %c: memref<1xi32>, %out: memref<?x8xf32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{is no host op: run convert-shardq-to-loops and shardq-plan-workspace before convert-shardq-to-runtime}}
+  %h = shardq.gather_kv_start(%kv) blocks(%b, %c) over @ranks "tp" {block_size = 4 : i64}
+      : (memref<?x8xf32>, memref<?xi32>, memref<1xi32>) -> !shardq.kv_gather
+  shardq.gather_kv_finish %h outs(%out) : (!shardq.kv_gather, memref<?x8xf32, #shardq.symmetric<@ranks>>) -> ()
+  return
+}

@@ -82,6 +82,30 @@ func.func @split(%start: memref<?xi32>, %lens: memref<?xi32>, %rows: index, %ids
   return %g : i1
 }
 
+// What is gathered is found by a call, and the gate is a comparison; requests that only one
+// of the lists has are not gathered.
+// CHECK-LABEL: func.func @gather
+// CHECK: linalg.fill
+// CHECK: linalg.fill
+// CHECK: %[[FOUND:.*]] = llvm.call @shardq_gather_blocks(
+// CHECK: %[[COUNT:.*]] = arith.trunci %[[FOUND]] : i64 to i32
+// CHECK: memref.store %[[COUNT]], %{{.*}}[%{{.*}}] : memref<1xi32>
+// CHECK: llvm.call @shardq_gathered_table(
+// CHECK: %[[PREFILL:.*]] = arith.cmpi sgt
+// CHECK: %[[FITS:.*]] = arith.cmpi sle
+// CHECK: arith.andi %[[PREFILL]], %[[FITS]]
+func.func @gather(%table: memref<?x?xi32>, %lens: memref<?xi32>, %start: memref<?xi32>, %blocks: memref<?xi32>,
+                  %inverse: memref<?x?xi32>, %count: memref<1xi32>, %gathered: memref<?x?xi32>, %d: index) -> i1 {
+  shardq.gather_blocks %table lengths(%lens) over @ranks "tp" outs(%blocks, %inverse, %count)
+      {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  shardq.gathered_table %inverse, %count over @ranks "tp" outs(%gathered) {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<1xi32>, memref<?x?xi32>) -> ()
+  %g = shardq.gather_gate %start blocks(%count) decodes(%d) over @ranks "tp" {block_size = 4 : i64, max_blocks = 9 : i64}
+      : memref<?xi32>, memref<1xi32>
+  return %g : i1
+}
+
 // CHECK-DAG: llvm.mlir.global internal constant @shardq_plan_channels()
 // CHECK-DAG: llvm.mlir.global internal constant @shardq_plan_exchanges()
 // CHECK: llvm.mlir.global internal constant @shardq_plan()

@@ -18,6 +18,35 @@ func.func @exchanges(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tenso
 
 // -----
 
+// Nor is a gather in two parts; what it moves, and where that stands, is arithmetic.
+// CHECK-LABEL: func @gather
+shardq.mesh @ranks ["tp" = 3]
+func.func @gather(%kv: tensor<?x8xf32>, %table: tensor<?x?xi32>, %n: tensor<?xi32>, %d: index, %i: tensor<?x4xi32>) {
+  // SIMPLE-COUNT-1: shardq.gather_blocks
+  // SIMPLE-NOT: shardq.gather{{_blocks|_gate|ed}}
+  // CHECK-COUNT-2: shardq.gather_kv_finish
+  // SIMPLE-NOT: shardq.gather{{_blocks|_gate|ed}}
+  %0:3 = shardq.gather_blocks %table lengths(%n) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %1:3 = shardq.gather_blocks %table lengths(%n) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %h0 = shardq.gather_kv_start(%kv) blocks(%0#0, %0#2) over @ranks "tp" {block_size = 4 : i64}
+      : (tensor<?x8xf32>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %a = shardq.gather_kv_finish %h0 : (!shardq.kv_gather) -> tensor<?x8xf32>
+  %h1 = shardq.gather_kv_start(%kv) blocks(%1#0, %1#2) over @ranks "tp" {block_size = 4 : i64}
+      : (tensor<?x8xf32>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %b = shardq.gather_kv_finish %h1 : (!shardq.kv_gather) -> tensor<?x8xf32>
+  %2 = shardq.gathered_slots %i blocks(%0#1, %0#2) rows(%n) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %3 = shardq.gathered_table %0#1, %0#2 over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<1xi32>) -> tensor<?x?xi32>
+  %4 = shardq.gather_gate %n blocks(%0#2) decodes(%d) over @ranks "tp" {block_size = 4 : i64} : tensor<?xi32>, tensor<1xi32>
+  // CHECK: return
+  return
+}
+
+// -----
+
 // Nor are gathers and merges; what this rank computes for itself is merged and
 // dropped like any arithmetic.
 // CHECK-LABEL: func @context

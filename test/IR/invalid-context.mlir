@@ -929,8 +929,8 @@ func.func @f(%n: index) {
 shardq.mesh @ranks ["tp" = 8]
 func.func @f(%s: memref<?x2x8xbf16>, %x: memref<?x16x8xbf16, #shardq.symmetric<@ranks>>) {
   shardq.push gather_heads(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
-      // expected-error @+1 {{expected the type of the inbox behind those of the sources, or of ids, offsets and inbox}}
-      : (memref<?x2x8xbf16>), memref<?xi32>, memref<?x16x8xbf16, #shardq.symmetric<@ranks>>
+      // expected-error @+1 {{expected the type of the inbox behind those of the sources, or of blocks and inbox, or of ids, offsets and inbox}}
+      : (memref<?x2x8xbf16>), memref<?xi32>, memref<?xi32>, memref<?xi32>, memref<?x16x8xbf16, #shardq.symmetric<@ranks>>
   return
 }
 

@@ -42,13 +42,15 @@ class Program:
         self.counts = self.source != "slots" and rng.random() < 0.3
         self.slot_type = rng.choice(["i32", "i32", "i64"])
         self.rows = rng.random() < 0.5 or self.source in ("topk", "slots")
-        self.dcp, self.interleave = 1, 0
+        self.dcp, self.interleave, self.step_form = 1, 0, "gate"
 
     def shard_kv(self, rng):
         """Shards the cache over some of the ranks, where --shardq-dcp can."""
         if self.source == "slots":
             self.source = "indexer"
-        self.sink = False
+        self.step_form = rng.choice(["decode", "gather", "gate", "gate"])
+        # A merge would count a sink on each rank.
+        self.sink &= self.step_form != "decode"
         # A count of positions that may stand anywhere says nothing of columns.
         self.counts &= self.source != "topk"
         self.dcp = rng.choice([n for n in range(1, self.ranks + 1) if self.ranks % n == 0])
@@ -174,6 +176,9 @@ def run(seed, runner, directory, kv):
         json.dump(step, file)
     command = [runner, module, f"--ranks={program.ranks}", f"--step={step_file}",
                "--verify", f"--seed={seed}", "--timeout=60"]
+    if program.step_form != "gate":
+        command.append(f"--pipeline=shardq-dcp{{step={program.step_form} remarks=false}},"
+                       "shard-q-tokens{min-tokens=0 remarks=false}")
     if rng.random() < 0.2:
         command += ["--slots=2", "--repeat=3"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -12,7 +12,10 @@
  *   RANKS, LAYERS   sizes
  *   LONE            one exchange instead of an alternating pair
  *   FIRSTS          of the first exchange before each of the second (1)
+ *   OVERLAP         the first exchange (a gather of KV) starts before the second
+ *                   and finishes behind it; both are read then
  *   GENERATIONS     buffers per exchange, used in turn (1 or 2)
+ *   SECOND          those of the second exchange, where they differ
  *   FLAG_LINES      flags per exchange and producer, used in turn (2 as shipped)
  *   EMPTY           rank 0 has no rows: it pushes and reads nothing
  * and what must not be done:
@@ -34,6 +37,9 @@
 #ifndef FLAG_LINES
 #define FLAG_LINES 2
 #endif
+#ifndef SECOND
+#define SECOND GENERATIONS
+#endif
 #ifndef FIRSTS
 #define FIRSTS 1
 #endif
@@ -42,11 +48,12 @@
 #define INDEX(exchange, copies, copy, consumer, producer) \
   (((exchange) * (copies) + (copy)) * PAIRS + (consumer) * RANKS + (producer))
 
-byte cells[2 * GENERATIONS * PAIRS];
+byte cells[2 * 2 * PAIRS];
 byte flags[2 * FLAG_LINES * PAIRS];
 
 #define CELL(exchange, consumer, producer) \
-  cells[INDEX(exchange, GENERATIONS, epoch % GENERATIONS, consumer, producer)]
+  cells[INDEX(exchange, 2, epoch % (exchange == 0 -> GENERATIONS : SECOND), \
+              consumer, producer)]
 #define FLAG(exchange, consumer, producer) \
   flags[INDEX(exchange, FLAG_LINES, epoch % FLAG_LINES, consumer, producer)]
 
@@ -111,6 +118,15 @@ active [RANKS] proctype rank() {
   byte pass;
   do
   :: layer <= LAYERS ->
+#ifdef OVERLAP
+     epoch = layer;
+     pushAndSignal(0);
+     pushAndSignal(1);
+     await(1);
+     await(0);
+     readTwice(1);
+     readTwice(0);
+#else
      first = 0;
      do
      :: first < FIRSTS ->
@@ -138,6 +154,7 @@ active [RANKS] proctype rank() {
      await(1);
 #endif
      if :: IS_EMPTY :: else -> readTwice(1) fi;
+#endif
 #endif
      layer++
   :: else -> break

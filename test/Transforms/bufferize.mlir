@@ -113,3 +113,40 @@ func.func @context(%q: tensor<?x2x8xf32>, %l: tensor<?x6xf32>, %i: tensor<?x4xi3
   %4 = shardq.local_lengths %n over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
   return %1, %2, %3, %4 : tensor<?x2x8xf32>, tensor<?x2xf32>, tensor<?x4xi64>, tensor<?xi32>
 }
+
+// Gathered rows, as many as the blocks of all ranks hold, are read where peers write them.
+// CHECK-LABEL: func @gather
+// CHECK-SAME: %[[KV:[a-z0-9]+]]: memref<?x8xf32>, %[[TABLE:[a-z0-9]+]]: memref<?x?xi32>, %[[N:[a-z0-9]+]]: memref<?xi32>
+func.func @gather(%kv: tensor<?x8xf32>, %table: tensor<?x?xi32>, %n: tensor<?xi32>, %i: tensor<?x4xi32>, %d: index)
+    -> (tensor<?x8xf32>, tensor<?x4xi64>, tensor<?x?xi32>, i1) {
+  // CHECK-DAG: %[[R:.*]] = memref.dim %[[TABLE]], %c0
+  // CHECK-DAG: %[[W:.*]] = memref.dim %[[TABLE]], %c1
+  // CHECK-DAG: %[[ENTRIES:.*]] = arith.muli %[[R]], %[[W]]
+  // CHECK-DAG: %[[BLOCKS:.*]] = memref.alloc(%[[ENTRIES]]) {{.*}} : memref<?xi32>
+  // CHECK-DAG: %[[INVERSE:.*]] = memref.alloc(%[[R]], %[[W]]) {{.*}} : memref<?x?xi32>
+  // CHECK-DAG: %[[COUNT:.*]] = memref.alloc() {{.*}} : memref<1xi32>
+  // CHECK: shardq.gather_blocks %[[TABLE]] lengths(%[[N]]) over @ranks "tp" outs(%[[BLOCKS]], %[[INVERSE]], %[[COUNT]])
+  %0:3 = shardq.gather_blocks %table lengths(%n) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  // CHECK: %[[HANDLE:.*]] = shardq.gather_kv_start(%[[KV]]) blocks(%[[BLOCKS]], %[[COUNT]])
+  %h = shardq.gather_kv_start(%kv) blocks(%0#0, %0#2) over @ranks "tp" {block_size = 4 : i64}
+      : (tensor<?x8xf32>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  // CHECK: shardq.gathered_slots %{{.*}} blocks(%[[INVERSE]], %[[COUNT]]) rows(%[[N]]) over @ranks "tp" outs(%{{.*}})
+  %1 = shardq.gathered_slots %i blocks(%0#1, %0#2) rows(%n) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x4xi64>
+  // CHECK: %[[FOUND:.*]] = memref.load %[[COUNT]]
+  // CHECK: %[[CAST:.*]] = arith.index_cast %[[FOUND]]
+  // CHECK: %[[ROWS:.*]] = arith.muli %[[CAST]], %c4
+  // CHECK: %[[ALLROWS:.*]] = arith.muli %[[ROWS]], %c3
+  // CHECK: %[[ALL:.*]] = memref.alloc(%[[ALLROWS]]) : memref<?x8xf32, #shardq.symmetric<@ranks>>
+  // CHECK: %[[READ:.*]] = memref.memory_space_cast %[[ALL]]
+  // CHECK: shardq.gather_kv_finish %[[HANDLE]] outs(%[[ALL]])
+  %2 = shardq.gather_kv_finish %h : (!shardq.kv_gather) -> tensor<?x8xf32>
+  // CHECK: shardq.gathered_table %[[INVERSE]], %[[COUNT]] over @ranks "tp" outs(%{{.*}})
+  %3 = shardq.gathered_table %0#1, %0#2 over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<1xi32>) -> tensor<?x?xi32>
+  // CHECK: %[[GATE:.*]] = shardq.gather_gate %[[N]] blocks(%[[COUNT]])
+  %4 = shardq.gather_gate %n blocks(%0#2) decodes(%d) over @ranks "tp" {block_size = 4 : i64} : tensor<?xi32>, tensor<1xi32>
+  // CHECK: return %[[READ]], {{.*}} %[[GATE]]
+  return %2, %1, %3, %4 : tensor<?x8xf32>, tensor<?x4xi64>, tensor<?x?xi32>, i1
+}

@@ -1,4 +1,4 @@
-// RUN: shardq-opt %s --split-input-file --shardq-dcp --verify-diagnostics
+// RUN: shardq-opt %s --split-input-file --shardq-dcp=step=decode --verify-diagnostics
 
 shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 func.func @f(%q: memref<?x2x4xf32>, %kv: memref<?x4xf32>, %slots: memref<?x8xi32>, %out: memref<?x2x4xf32>) {

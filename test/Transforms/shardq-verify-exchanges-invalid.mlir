@@ -433,3 +433,40 @@ func.func @f(%lens: tensor<?xi32>, %p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) 
   }
   return
 }
+
+// -----
+
+// A gather that ranks begin by their number.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%kv: tensor<?x8xf32>, %blocks: tensor<?xi32>, %count: tensor<1xi32>) {
+  %rank = shardq.rank over @ranks
+  %c1 = arith.constant 1 : index
+  %first = arith.cmpi ult, %rank, %c1 : index
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %first {
+    // expected-error @+1 {{runs under control flow that depends on the rank: ranks that skip it leave the others waiting}}
+    %h = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "tp" {block_size = 4 : i64}
+        : (tensor<?x8xf32>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+    %all = shardq.gather_kv_finish %h : (!shardq.kv_gather) -> tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// Gathered rows are those of a group.
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @f(%q: tensor<?x2x8xf32>, %kv: tensor<?x8xf32>, %blocks: tensor<?xi32>, %count: tensor<1xi32>) {
+  %c0 = arith.constant 0 : index
+  %h = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "dcp" {block_size = 4 : i64}
+      : (tensor<?x8xf32>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %all = shardq.gather_kv_finish %h : (!shardq.kv_gather) -> tensor<?x8xf32>
+  %x = tensor.extract %all[%c0, %c0] : tensor<?x8xf32>
+  %some = arith.cmpf olt, %x, %x : f32
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %some {
+    // expected-error @+1 {{runs under control flow that depends on the rank}}
+    %all_q = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x8x8xf32>
+  }
+  return
+}

@@ -93,6 +93,10 @@ struct Flags {
   cl::opt<int64_t> maxRequests{
       "max-requests", cl::value_desc("N"), cl::init(256), cl::cat(category),
       cl::desc("Requests that exchange buffers hold (default 256)")};
+  cl::opt<int64_t> maxKvTokens{
+      "max-kv-tokens", cl::value_desc("N"), cl::init(65536), cl::cat(category),
+      cl::desc(
+          "Context and new tokens that gathered KV holds (default 65536)")};
   cl::opt<int64_t> slots{"slots", cl::value_desc("N"), cl::init(1),
                          cl::cat(category),
                          cl::desc("Micro-batch slots (default 1)")};
@@ -169,13 +173,15 @@ static void describeProgram(ModuleOp module, const AsmParserState &names,
 static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
   if (!flags.pipeline.empty() || !flags.shardQTokens)
     return flags.pipeline;
-  return run::getDefaultPipeline(module, flags.minTokens);
+  return run::getDefaultPipeline(
+      module, flags.minTokens, flags.target == Target::CPU ? "gate" : "decode");
 }
 
 /// The passes that lower.
 static std::string getTargetPipeline(const Flags &flags) {
   std::string plan = ("max-tokens=" + Twine(flags.maxTokens) +
                       " max-requests=" + Twine(flags.maxRequests) +
+                      " max-kv-tokens=" + Twine(flags.maxKvTokens) +
                       " slots=" + Twine(flags.slots) + " entry-points=true")
                          .str();
   if (flags.target == Target::CPU)
@@ -290,6 +296,7 @@ static std::string checkFlags(const Flags &flags) {
   for (auto [name, value] :
        {std::pair<const char *, int64_t>{"max-tokens", flags.maxTokens},
         {"max-requests", flags.maxRequests},
+        {"max-kv-tokens", flags.maxKvTokens},
         {"slots", flags.slots}})
     if (value < 1)
       return "--" + std::string(name) + " must be positive";

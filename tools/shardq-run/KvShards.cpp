@@ -27,10 +27,10 @@ namespace {
 class TableSharder {
 public:
   TableSharder(const Signature &signature, const Inputs &inputs, unsigned table,
-               uint64_t seed)
+               uint64_t seed, Tables tables)
       : signature(signature), inputs(inputs), number(table),
         table(signature.arguments[table]), ranks(this->table.kvAxis.getSize()),
-        seed(seed) {}
+        seed(seed), tables(tables) {}
 
   llvm::Error shard(KvShards &shards);
 
@@ -45,6 +45,7 @@ private:
   const Argument &table;
   int64_t ranks;
   uint64_t seed;
+  Tables tables;
   std::vector<Pages> pages; // by coordinate
 };
 
@@ -70,6 +71,10 @@ llvm::Error TableSharder::dealPages() {
   int64_t blocks = Pages::countBlocks(most, table.blockSize) + kSpareBlocks;
   int64_t width = Pages::countWidth(most, table.blockSize);
   for (int64_t rank = 0; rank < ranks; ++rank) {
+    if (tables == Tables::Alike && rank != 0) {
+      pages.push_back(pages.front());
+      continue;
+    }
     Step own;
     own.contextLens = countOwned(inputs.step, ranks, table.interleave, rank);
     own.queryLens.assign(own.contextLens.size(), 0);
@@ -183,8 +188,14 @@ static bool agreesWithStep(const Argument &argument, const Array &array,
          });
 }
 
+bool run::needsTablesAlike(ModuleOp module) {
+  return module.walk([](GatherBlocksOp) { return WalkResult::interrupt(); })
+      .wasInterrupted();
+}
+
 llvm::Expected<KvShards> run::shardCaches(const Signature &signature,
-                                          const Inputs &inputs, uint64_t seed) {
+                                          const Inputs &inputs, uint64_t seed,
+                                          Tables tables) {
   KvShards shards;
   bool isSharded = llvm::any_of(
       signature.arguments, [](const Argument &a) { return bool(a.kvAxis); });
@@ -210,7 +221,7 @@ llvm::Expected<KvShards> run::shardCaches(const Signature &signature,
                        " is a sharded cache whose block table is no argument");
     if (argument.role == Role::Table)
       if (llvm::Error error =
-              TableSharder(signature, inputs, i, seed).shard(shards))
+              TableSharder(signature, inputs, i, seed, tables).shard(shards))
         return error;
   }
   return shards;

@@ -19,11 +19,19 @@ public:
   std::map<unsigned, std::vector<Array>> arrays;
 };
 
+/// Whether each rank's blocks are dealt anew, or a request has the same ones on
+/// all ranks.
+enum class Tables { Own, Alike };
+
+/// The program gathers KV, for which tables are alike.
+bool needsTablesAlike(ModuleOp module);
+
 /// Cuts the global caches that the signature says are sharded: each rank gets
-/// the tokens that it owns, in blocks that are dealt anew for it, and a table
-/// of those. Rows of nobody are NaN.
+/// the tokens that it owns, in blocks of its cache, and a table of those. Rows
+/// of nobody are NaN.
 llvm::Expected<KvShards> shardCaches(const Signature &signature,
-                                     const Inputs &inputs, uint64_t seed);
+                                     const Inputs &inputs, uint64_t seed,
+                                     Tables tables = Tables::Own);
 
 } // namespace mlir::shardq::run
 

@@ -8,6 +8,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "shardq/Pipelines/Pipelines.h"
 #include "shardq/split.h"
+#include "shardq/views.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/TargetSelect.h"
@@ -67,6 +68,8 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_count_decode_rows);
   ADD(shardq_zigzag_split);
   ADD(shardq_split_gate);
+  ADD(shardq_gather_blocks);
+  ADD(shardq_gathered_table);
 #undef ADD
   return symbols;
 }
@@ -124,12 +127,14 @@ Program::compile(ModuleOp module, StringRef entry,
     pipelineOptions.arch = options.arch;
     pipelineOptions.maxTokens = options.maxTokens;
     pipelineOptions.maxRequests = options.maxRequests;
+    pipelineOptions.maxKvTokens = options.maxKvTokens;
     pipelineOptions.slots = options.slots;
     buildShardQToNVVMPipeline(manager, pipelineOptions);
   } else {
     ShardQToCPUOptions pipelineOptions;
     pipelineOptions.maxTokens = options.maxTokens;
     pipelineOptions.maxRequests = options.maxRequests;
+    pipelineOptions.maxKvTokens = options.maxKvTokens;
     pipelineOptions.slots = options.slots;
     buildShardQToCPUPipeline(manager, pipelineOptions);
   }

@@ -19,6 +19,7 @@ struct CompileOptions {
   /// Sizes of the exchange buffers.
   int64_t maxTokens = 0;
   int64_t maxRequests = 0;
+  int64_t maxKvTokens = 0;
   int64_t slots = 1;
 };
 

@@ -265,6 +265,28 @@ public:
             setTable(op.getTable(), *op.getBlockSize(), op.getBlockStride());
           set(op.getReq(), Role::Req);
         })
+        .Case<GatherBlocksOp>([&](auto op) {
+          setTable(op.getTable(), op.getBlockSize(), op.getBlockSize());
+          set(op.getLengths(), Role::SeqLens);
+        })
+        .Case<GatherGateOp>([&](auto op) {
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getDecodes(), Role::Decodes);
+        })
+        .Case<GatherKvStartOp>([&](auto op) {
+          auto blocks = dyn_cast_or_null<GatherBlocksOp>(
+              findProducer(op.getBlocks(), signature.entry));
+          for (Value source : op.getSources())
+            if (blocks)
+              setCache(source, blocks.getTable(), op.getBlockSize(),
+                       op.getBlockStride());
+            else
+              set(source, Role::Cache);
+        })
+        .Case<GatheredSlotsOp>([&](auto op) {
+          set(op.getIndices(), Role::Positions);
+          set(op.getReq(), Role::Req);
+        })
         .Case<GatherQueryOp>([&](auto op) {
           for (Value source : op.getSources())
             set(source, Role::RowData);

@@ -3,6 +3,7 @@
 #include "SplitDecision.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "shardq/split.h"
+#include "shardq/views.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -25,6 +26,44 @@ static const char *describeGate(shardq_gate gate) {
     return "closed: the step does not fit the exchange buffers";
   }
   return "closed";
+}
+
+/// Whether the step fits the inbox that --shardq-plan-workspace will plan.
+static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
+                       const CompileOptions &options) {
+  MeshAxis over = lookupMeshAxis(gate, gate.getMeshAttr(), gate.getAxis());
+  int64_t ranks = over.axis.getSize(), block = gate.getBlockSize();
+  int64_t blocks = 0;
+  for (int64_t r = 0; r < step.getNumRequests(); ++r)
+    blocks += llvm::divideCeil(
+        shardq_local_length(step.getSeqLen(r), ranks, 0, interleave), block);
+  int64_t planned = llvm::divideCeil(options.maxKvTokens, ranks * block) +
+                    options.maxRequests;
+  return blocks <= planned;
+}
+
+/// What a program with a sharded KV cache does; nothing of others.
+static std::string describeContext(ModuleOp rewritten, const Step &step,
+                                   const CompileOptions &options) {
+  GatherGateOp gate;
+  bool merges = false, gathers = false;
+  rewritten.walk([&](Operation *op) {
+    merges |= isa<CombineLseOp>(op);
+    gathers |= isa<GatherKvStartOp>(op);
+    if (auto found = dyn_cast<GatherGateOp>(op); found && !gate)
+      gate = found;
+  });
+  if (!gate)
+    return merges    ? "none: each rank attends its own keys"
+           : gathers ? "none: each rank attends gathered keys"
+                     : "";
+  auto blocks = gate.getCount().getDefiningOp<GatherBlocksOp>();
+  if (step.getDecodeRows() == step.getNumTokens())
+    return "closed: no prefill, each rank attends its own keys";
+  if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
+    return "closed: the step does not fit the gathered KV, each rank attends "
+           "its own keys";
+  return "open: each rank attends gathered keys";
 }
 
 SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
@@ -50,12 +89,10 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
   // compared all the same.
   if (gates > 1)
     decision.gatedTaps.clear();
+  std::string context = describeContext(rewritten, step, options);
   if (!split) {
-    bool merges =
-        rewritten.walk([](CombineLseOp) { return WalkResult::interrupt(); })
-            .wasInterrupted();
-    if (merges)
-      decision.text = "none: each rank attends its own keys";
+    if (!context.empty())
+      decision.text = context;
     return decision;
   }
   MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
@@ -81,5 +118,12 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
       gate.getMinTokens(), gate.getTopk(), maxRankRows, options.maxTokens);
   decision.open = result == SHARDQ_GATE_OPEN;
   decision.text = describeGate(result);
+  // Token shards of gathered KV stand in the branch that gathers.
+  if (StringRef(context).starts_with("closed")) {
+    decision.open = false;
+    decision.text = context;
+  } else if (!context.empty()) {
+    decision.text += "; KV: " + context;
+  }
   return decision;
 }

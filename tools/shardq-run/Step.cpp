@@ -25,6 +25,13 @@ int64_t Step::getMaxSeqLen() const {
   return longest;
 }
 
+int64_t Step::getNumKvTokens() const {
+  int64_t tokens = 0;
+  for (int64_t r = 0; r < getNumRequests(); ++r)
+    tokens += getSeqLen(r);
+  return tokens;
+}
+
 int64_t Step::getNumDecodes() const {
   int64_t limit = 1 + speculativeTokens.value_or(0);
   return std::find_if(queryLens.begin(), queryLens.end(),

@@ -34,6 +34,8 @@ struct Step {
     return queryLens[request] + contextLens[request];
   }
   int64_t getMaxSeqLen() const;
+  /// Context plus new tokens of all requests.
+  int64_t getNumKvTokens() const;
   /// Requests, and their rows, of the leading run of decodes.
   int64_t getNumDecodes() const;
   int64_t getDecodeRows() const;

@@ -379,8 +379,10 @@ static llvm::Error checkLevel(const Signature &signature) {
     Operation *found = nullptr;
     function.walk([&](Operation *op) {
       if (isa<ZigzagSplitOp, SplitGateOp, LocalRowsOp, CollectiveOpInterface,
-              LocalLengthsOp, FilterIndicesOp, PushOp, SignalOp, WaitOp,
-              MergeLseOp, WorkspaceOp, PeerViewOp, RankOp>(op) &&
+              LocalLengthsOp, FilterIndicesOp, GatherBlocksOp, GatherGateOp,
+              GatherKvStartOp, GatheredSlotsOp, GatheredTableOp, PushOp,
+              SignalOp, WaitOp, MergeLseOp, WorkspaceOp, PeerViewOp, RankOp>(
+              op) &&
           !found)
         found = op;
     });
@@ -441,6 +443,14 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
 
   VerifyOptions tapped = options;
   tapped.run.recordTaps = true;
+  KvShards alike;
+  if (needsTablesAlike(*rewritten)) {
+    auto cut = shardCaches(signature, inputs, options.seed, Tables::Alike);
+    if (!cut)
+      return cut.takeError();
+    alike = std::move(*cut);
+    tapped.run.shards = alike;
+  }
   VerifyOptions whole = tapped;
   whole.run.shards = {};
   OwningOpRef<ModuleOp> runnable = cloneWithWholeKv(*original);

@@ -10,6 +10,8 @@
 namespace mlir::shardq::run {
 
 struct VerifyOptions {
+  /// Of KV caches that are cut anew.
+  uint64_t seed = 0;
   /// Pass pipeline that rewrites the program.
   std::string pipeline;
   CompileOptions compile;

@@ -151,6 +151,10 @@ struct Flags {
   cl::opt<int64_t> maxRequests{
       "max-requests", cl::value_desc("N"), cl::init(0), cl::cat(category),
       cl::desc("Requests that exchange buffers hold (default: the step's)")};
+  cl::opt<int64_t> maxKvTokens{
+      "max-kv-tokens", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("Context and new tokens that gathered KV holds (default: the "
+               "step's)")};
 };
 
 } // namespace
@@ -211,6 +215,17 @@ static int runPlain(ModuleOp module, const Signature &signature,
   if (!options.pipeline.empty())
     if (llvm::Error error = runPipeline(module, options.pipeline))
       return reportBadInput(std::move(error));
+  std::vector<KvShards> alike;
+  RunOptions run = options.run;
+  if (needsTablesAlike(module)) {
+    for (const Inputs &turn : turns) {
+      auto cut = shardCaches(signature, turn, options.seed, Tables::Alike);
+      if (!cut)
+        return reportBadInput(cut.takeError());
+      alike.push_back(std::move(*cut));
+    }
+    run.shards = alike;
+  }
   progress.begin("compiling");
   auto program = Program::compile(module, entry, options.compile);
   if (!program)
@@ -220,7 +235,7 @@ static int runPlain(ModuleOp module, const Signature &signature,
   for (const Inputs &turn : turns)
     arguments.push_back(turn.arrays);
   auto outcome = runRanks(**program, signature, arguments, options.numRanks,
-                          options.run, progress);
+                          run, progress);
   if (!outcome)
     return reportBadInput(outcome.takeError());
   if (!outcome->allOk()) {
@@ -272,6 +287,11 @@ static int runVerify(ModuleOp module, const Signature &signature,
   return report->problems.empty() ? kOk : kMismatch;
 }
 
+/// Gathered KV has no form on the GPU.
+static StringRef getDcpStep(Target target) {
+  return target == Target::CUDA ? "decode" : "gate";
+}
+
 static int runTool(const Flags &flags) {
   for (auto [name, value] :
        {std::pair<const char *, int64_t>{"slots", flags.slots},
@@ -307,9 +327,10 @@ static int runTool(const Flags &flags) {
     return reportBadInput("--graph needs --repeat: the first run is eager");
   if (flags.target == Target::CUDA && flags.concurrent)
     return reportBadInput("--concurrent needs --target=cpu");
-  if (flags.minTokens < 0 || flags.maxTokens < 0 || flags.maxRequests < 0)
-    return reportBadInput(
-        "--min-tokens, --max-tokens and --max-requests cannot be negative");
+  if (flags.minTokens < 0 || flags.maxTokens < 0 || flags.maxRequests < 0 ||
+      flags.maxKvTokens < 0)
+    return reportBadInput("--min-tokens, --max-tokens, --max-requests and "
+                          "--max-kv-tokens cannot be negative");
 
   DialectRegistry registry;
   registerAllDialects(registry);
@@ -380,15 +401,20 @@ static int runTool(const Flags &flags) {
   VerifyOptions options;
   options.numRanks = ranks;
   options.run.shards = shards;
+  options.seed = flags.seed;
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline = getDefaultPipeline(*module, flags.minTokens);
+    options.pipeline =
+        getDefaultPipeline(*module, flags.minTokens, getDcpStep(flags.target));
   options.compile.maxTokens = flags.maxTokens
                                   ? int64_t(flags.maxTokens)
                                   : std::max<int64_t>(step.getNumRows(), 1);
   options.compile.maxRequests =
       flags.maxRequests ? int64_t(flags.maxRequests)
                         : std::max<int64_t>(step.getNumRequests(), 1);
+  options.compile.maxKvTokens =
+      flags.maxKvTokens ? int64_t(flags.maxKvTokens)
+                        : std::max<int64_t>(step.getNumKvTokens(), 1);
   options.compile.slots = flags.slots;
   options.compile.target = flags.target;
   options.compile.arch = flags.arch;

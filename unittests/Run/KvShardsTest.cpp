@@ -33,7 +33,7 @@ static std::string makeProgram(int64_t ranks, int64_t interleave) {
 
 /// Every token of the global cache is on its owner, where the owner's table
 /// says, and nothing else is anywhere.
-TEST(KvShards, PartitionsTokens) {
+static void expectPartition(Tables tables) {
   for (int64_t ranks : {2, 3, 8})
     for (int64_t interleave : {1, 2, 4}) {
       TestModule test(makeProgram(ranks, interleave).c_str());
@@ -43,7 +43,8 @@ TEST(KvShards, PartitionsTokens) {
       options.step->queryLens = {2, 1, 0, 1};
       options.step->contextLens = {37, 0, 9, 70};
       Inputs inputs = llvm::cantFail(makeInputs(signature, options));
-      KvShards shards = llvm::cantFail(shardCaches(signature, inputs, 5));
+      KvShards shards =
+          llvm::cantFail(shardCaches(signature, inputs, 5, tables));
       unsigned kv = 1, table = 5;
       const Array &whole = inputs.arrays[kv], &blocks = inputs.arrays[table];
       EXPECT_EQ(shards.find(signature, 0, 0), nullptr);
@@ -51,6 +52,10 @@ TEST(KvShards, PartitionsTokens) {
       for (int64_t rank = 0; rank < ranks; ++rank) {
         const Array &own = *shards.find(signature, kv, rank);
         const Array &ownBlocks = *shards.find(signature, table, rank);
+        const Array &first = *shards.find(signature, table, 0);
+        for (int64_t i = 0; i < ownBlocks.getNumElements(); ++i)
+          if (tables == Tables::Alike)
+            EXPECT_EQ(ownBlocks.getInt(i), first.getInt(i));
         std::map<int64_t, int64_t> global; // by local row
         for (int64_t r = 0; r < 4; ++r)
           for (int64_t t = 0; t < inputs.step.getSeqLen(r); ++t) {
@@ -76,6 +81,10 @@ TEST(KvShards, PartitionsTokens) {
       }
     }
 }
+
+TEST(KvShards, PartitionsTokens) { expectPartition(Tables::Own); }
+
+TEST(KvShards, PartitionsTokensByOneTable) { expectPartition(Tables::Alike); }
 
 TEST(KvShards, NothingForWholeCaches) {
   TestModule test(makeProgram(1, 4).c_str());

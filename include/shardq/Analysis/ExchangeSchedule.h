@@ -12,6 +12,10 @@
 //
 // Both hold only if the inbox is read before the next exchange of the group.
 //
+// An exchange in two parts signals where it starts and waits where it finishes.
+// So what is read in between is not acknowledged by it, and what another
+// exchange signals in between does not acknowledge it.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef SHARDQ_ANALYSIS_EXCHANGESCHEDULE_H
@@ -26,10 +30,14 @@ namespace mlir::shardq {
 
 /// Which channel an op uses, and in which group of ranks.
 struct ChannelUse {
+  enum class Part { Whole, Start, Finish };
   /// -1: the op is no exchange.
   int64_t channel = -1;
   /// The mesh and axis, as one attribute.
   Attribute group;
+  Part part = Part::Whole;
+  /// Of a finish: its start, in the same block; null where it is not known.
+  Operation *start = nullptr;
 };
 
 /// The order of the exchanges of a module, whose functions may be called in
@@ -45,7 +53,8 @@ public:
   /// that one generation is enough.
   Operation *findUnacknowledged(ChannelUse channel);
 
-  /// Whether the op is or contains an exchange, or calls a function that does.
+  /// Whether the op is or contains an exchange or the start of one, or calls a
+  /// function that does.
   bool containsExchange(Operation *op);
 
   /// A use of the inbox `inbox` (through views) that is not safely before the
@@ -64,6 +73,8 @@ private:
                    std::optional<bool>>
         calls;
   };
+  bool usesChannelBetween(Operation *start, Operation *finish,
+                          const Query &query);
   bool walkRegion(Region &region, Query &query, bool dirty);
   bool walkOp(Operation *op, Query &query, bool dirty);
   bool walkFunction(Operation *op, Query &query, bool dirty);

@@ -27,16 +27,20 @@
 #define GET_ATTRDEF_CLASSES
 #include "shardq/IR/ShardQAttrs.h.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "shardq/IR/ShardQTypes.h.inc"
+
 namespace mlir::shardq {
 // `custom<Direction>` of the ops' assembly.
 ParseResult parseDirection(OpAsmParser &parser, DirectionAttr &direction);
 void printDirection(OpAsmPrinter &printer, Operation *op,
                     DirectionAttr direction);
-// `custom<PushTypes>`: `(sources), inbox` or `(sources), ids, offsets, inbox`.
+// `custom<PushTypes>`: `(sources), inbox`, `(sources), blocks, inbox` or
+// `(sources), ids, offsets, inbox`.
 ParseResult parsePushTypes(OpAsmParser &parser, SmallVectorImpl<Type> &sources,
-                           Type &ids, Type &offsets, Type &inbox);
+                           Type &ids, Type &offsets, Type &blocks, Type &inbox);
 void printPushTypes(OpAsmPrinter &printer, Operation *op, TypeRange sources,
-                    Type ids, Type offsets, Type inbox);
+                    Type ids, Type offsets, Type blocks, Type inbox);
 } // namespace mlir::shardq
 
 #define GET_OP_CLASSES

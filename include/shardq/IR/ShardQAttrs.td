@@ -29,7 +29,8 @@ def ShardQ_Direction : I32EnumAttr<"Direction", "which sharding an exchange turn
     I32EnumAttrCase<"HeadsToTokens", 0, "heads_to_tokens">,
     I32EnumAttrCase<"TokensToHeads", 1, "tokens_to_heads">,
     I32EnumAttrCase<"GatherHeads", 2, "gather_heads">,
-    I32EnumAttrCase<"ScatterHeads", 3, "scatter_heads">]> {
+    I32EnumAttrCase<"ScatterHeads", 3, "scatter_heads">,
+    I32EnumAttrCase<"GatherRows", 4, "gather_rows">]> {
   let cppNamespace = "::mlir::shardq";
   let genSpecializedAttr = 0;
 }
@@ -38,9 +39,23 @@ def ShardQ_DirectionAttr : EnumAttr<ShardQ_Dialect, ShardQ_Direction, "direction
   let summary = "direction of an exchange";
   let description = [{
     `heads_to_tokens` or `tokens_to_heads`, see `shardq.exchange`; `gather_heads`, see
-    `shardq.gather_query`; `scatter_heads`, see `shardq.combine_lse`.
+    `shardq.gather_query`; `scatter_heads`, see `shardq.combine_lse`; `gather_rows`, see
+    `shardq.gather_kv_start`.
   }];
   let assemblyFormat = "$value";
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+def ShardQ_KvGather : TypeDef<ShardQ_Dialect, "KvGather"> {
+  let mnemonic = "kv_gather";
+  let summary = "a gather of KV rows that is under way";
+  let description = [{
+    What `shardq.gather_kv_start` returns and one `shardq.gather_kv_finish` of the same block takes. It
+    is no memory and passes no function or block boundary.
+  }];
 }
 
 //===----------------------------------------------------------------------===//

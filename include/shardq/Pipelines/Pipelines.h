@@ -17,6 +17,11 @@ struct TargetOptions : PassPipelineOptions<Derived> {
   mlir::detail::PassOptions::Option<int64_t> maxRequests{
       *this, "max-requests", llvm::cl::desc("Requests of the largest step"),
       llvm::cl::init(256)};
+  mlir::detail::PassOptions::Option<int64_t> maxKvTokens{
+      *this, "max-kv-tokens",
+      llvm::cl::desc("Context plus new tokens of the largest step whose KV is "
+                     "gathered"),
+      llvm::cl::init(65536)};
   mlir::detail::PassOptions::Option<int64_t> slots{
       *this, "slots", llvm::cl::desc("Micro-batches in flight"),
       llvm::cl::init(1)};

@@ -8,6 +8,9 @@
 
 namespace mlir::shardq {
 
+/// Which form of attention over a sharded KV cache --shardq-dcp makes.
+enum class DcpStep { Decode, Gather, Gate };
+
 #define GEN_PASS_DECL
 #include "shardq/Transforms/Passes.h.inc"
 

@@ -31,7 +31,8 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
     The step's description is the `expand_rows` that the op's `rows` or the producers of
     its slots refer to. Row operands that come from elsewhere (arguments, other ops)
     are taken by rows; index ops that several attentions share are versioned once and
-    shared. An attention that cannot be rewritten stays as it is; with `remarks` the
+    shared. A `gather_kv_finish` whose keys only the attention reads moves into both branches, with its start, so that
+    the gather overlaps with the indexer and the exchange of queries. An attention that cannot be rewritten stays as it is; with `remarks` the
     reason is said at the op. Everything else in the module is left alone, and a second
     run changes nothing.
   }];
@@ -49,8 +50,9 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
 def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
   let summary = "Makes attention over a KV cache that is sharded over ranks local";
   let description = [{
-    Each `sparse_mla` whose sharding has `kv` over an axis of several ranks becomes, within that
-    axis' group:
+    Each `sparse_mla` whose sharding has `kv` over an axis of several ranks becomes one of two forms,
+    within that axis' group. The form for decode steps, in which queries travel, and right for others too:
+    which keys a row attends was decided when they were chosen, so no causal crop follows.
 
     ```mlir
     %own, %count = shardq.filter_indices %topk table(%table) rows(%req) over @ranks "dcp" ...
@@ -59,16 +61,41 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp"
     ```
 
-    The form for decode steps, and right for others: which keys a row attends was decided
-    when they were chosen, so no causal crop follows. The slots must come from a
-    `convert_indices`, which the filter takes the place of, once for all attentions that share it;
-    `kv` and its table are this rank's own. An attention that cannot be rewritten is an error,
-    since it cannot run otherwise. An axis of one rank changes nothing, nor does a second run.
+    The form for prefill and mixed steps, in which keys travel, while the indexer runs; nothing is merged, and
+    decode rows attend the gathered keys too:
+
+    ```mlir
+    %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) over @ranks "dcp" ...
+    %handle = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "dcp"
+    // the indexer
+    %slots = shardq.gathered_slots %topk blocks(%inverse, %count) rows(%req) over @ranks "dcp" ...
+    %all = shardq.gather_kv_finish %handle
+    %out = shardq.sparse_mla q(%q_nope, %q_rope) kv(%all) slots(%slots) ...
+    ```
+
+    `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
+    with the index ops that feed this attention alone. The gather needs the step's lengths, from the `expand_rows`
+    that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
+    for decode steps. One with a sink is always gathered, since a merge would count it on each rank.
+
+    The slots must come from a `convert_indices`, which filter or `gathered_slots` take the place of, once for
+    all attentions that share it in one form; `kv` and its table are this rank's own, and a gather needs
+    the table to be the same on all members (`gather_blocks`). An attention that cannot be
+    rewritten is an error, since it cannot run otherwise. An axis of one rank changes nothing, nor does a
+    second run.
   }];
   let options = [
+    Option<"step", "step", "::mlir::shardq::DcpStep", "::mlir::shardq::DcpStep::Gate",
+           "Steps that the program is for", [{::llvm::cl::values(
+             clEnumValN(::mlir::shardq::DcpStep::Decode, "decode", "Queries are gathered, outputs merged"),
+             clEnumValN(::mlir::shardq::DcpStep::Gather, "gather", "Keys are gathered"),
+             clEnumValN(::mlir::shardq::DcpStep::Gate, "gate", "Both, by what the step holds"))}]>,
+    Option<"nullBlock", "null-block", "int32_t", "-1",
+           "Block that stands for none in block tables, and is not gathered">,
     Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">
   ];
-  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::scf::SCFDialect"];
 }
 
 def ShardQVerifyLayouts : Pass<"shardq-verify-layouts", "::mlir::ModuleOp"> {
@@ -96,11 +123,12 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
   let description = [{
     Runs on buffers. Each `exchange` becomes `workspace`, `push`, `signal` and `wait`, then fills in
     `after` rows and graph padding; a `gather_query` the same, a `combine_lse` with a `merge_lse` that reads
-    the inbox. Exchanges of one direction, inbox shape and axis share a
+    the inbox; a `gather_kv_start` becomes the first three, its finish the `wait`. Exchanges of one direction, inbox shape and axis share a
     channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
     `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
-    outputs as many from each rank, as in a step of the largest size), `slots` micro-batch slots, a hash. `split_gate` ops get the same
-    capacities, so larger steps take the head-sharded branch.
+    outputs as many from each rank, as in a step of the largest size; gathered KV
+    `ceil(max_kv_tokens/(N*B)) + max_requests` blocks of each rank), `slots` micro-batch slots, a hash. `split_gate` and
+    `gather_gate` ops get the same capacities, so larger steps take the other branch.
 
     A channel has one generation where on every path another exchange of the same group
     lies between two of its own, which acknowledges the buffer; two otherwise. An inbox
@@ -109,6 +137,8 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
   let options = [
     Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step">,
     Option<"maxRequests", "max-requests", "int64_t", "256", "Requests of the largest step">,
+    Option<"maxKvTokens", "max-kv-tokens", "int64_t", "65536",
+           "Context plus new tokens of the largest step whose KV is gathered">,
     Option<"slots", "slots", "int64_t", "1", "Micro-batches in flight">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::memref::MemRefDialect",
@@ -121,7 +151,8 @@ def ShardQVerifyProtocol : Pass<"shardq-verify-protocol", "::mlir::ModuleOp"> {
     Runs on `push`, `signal`, `wait`. Fails unless
 
     - each push is followed in its block by its signal and its wait, with no other
-      exchange between: one exchange is in flight per channel and slot
+      exchange between: one exchange is in flight per channel and slot. Between the signal and the wait of a
+      `gather_rows` others may stand, but no other gather
     - nothing reads an inbox before its wait, or at or behind the next signal
     - a channel of one generation is acknowledged: on every path from one of its waits to
       its next push, through calls of this module's functions in any order, another

@@ -1113,8 +1113,20 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
+  auto verifyDirection = [](auto op) -> LogicalResult {
+    if (op.getDirection() != Direction::GatherRows)
+      return success();
+    return op.emitOpError("of ") << stringifyDirection(op.getDirection())
+                                 << " has no form on the GPU";
+  };
+  auto check = [&](Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
+        .Case<PushOp, SignalOp, WaitOp>(verifyDirection)
+        .Default(success());
+  };
   WalkResult result =
-      module.walk([](SparseMlaOp op) { return WalkResult(verifyOwnKeys(op)); });
+      module.walk([&](Operation *op) { return WalkResult(check(op)); });
   return failure(result.wasInterrupted());
 }
 

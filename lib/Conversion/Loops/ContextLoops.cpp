@@ -24,9 +24,10 @@ struct Ownership {
   Value rem(Value value, int64_t by) {
     return arith::RemUIOp::create(b, value, b.index(by));
   }
-  Value isMine(Value position) {
-    return b.equal(rem(div(position, interleave), ranks), me);
+  Value getOwner(Value position) {
+    return rem(div(position, interleave), ranks);
   }
+  Value isMine(Value position) { return b.equal(getOwner(position), me); }
   Value getLocal(Value position) {
     Value runs = div(position, ranks * interleave);
     return b.add(b.mul(runs, b.index(interleave)), rem(position, interleave));
@@ -113,6 +114,50 @@ void mlir::shardq::emitFilterIndices(LoopBuilder &b, FilterIndicesOp op,
              [&](Value column) { b.store(noSlot, slots, {row, column}); });
     if (hasCounts)
       b.store(b.fromIndex(count, b.getI32Type()), counts, row);
+  });
+}
+
+void mlir::shardq::emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op,
+                                     ValueRange args) {
+  bool hasCounts = op.getNumOuts() == 2;
+  Value indices = args[0], inverse = args[1], count = args[2], req = args[3];
+  Value slots = args[4], counts = hasCounts ? args[5] : Value();
+  Type slotType = cast<MemRefType>(slots.getType()).getElementType();
+  Value zero = b.index(0), one = b.index(1), none = b.index(-1);
+  Value limit =
+      b.index(slotType.isInteger(32) ? std::numeric_limits<int32_t>::max()
+                                     : std::numeric_limits<int64_t>::max());
+  int64_t blockSize = op.getBlockSize();
+  Ownership own(b, op.getMeshAttr(), op.getAxisAttr(),
+                getRanks(op, op.getMeshAttr(), op.getAxis()),
+                op.getInterleave());
+  Value rankRows = b.mul(b.toIndex(b.load(count, zero)), b.index(blockSize));
+
+  b.loop(zero, b.dim(indices, 0), [&](Value row) {
+    Value request = b.toIndex(b.load(req, row));
+    auto convertColumn = [&](Value column,
+                             ValueRange carried) -> SmallVector<Value> {
+      Value position = b.toIndex(b.load(indices, {row, column}));
+      Value slot = b.choose(
+          b.lessEqual(zero, position),
+          [&] {
+            // The gathered rows of a rank are pages, and `inverse` their table.
+            Value paged =
+                emitPagedRow(b, inverse, request, own.getLocal(position),
+                             blockSize, blockSize);
+            Value first = b.mul(own.getOwner(position), rankRows);
+            return b.select(b.lessEqual(zero, paged), b.add(first, paged),
+                            none);
+          },
+          [&] { return none; });
+      slot = b.select(b.lessEqual(slot, limit), slot, none);
+      b.store(b.fromIndex(slot, slotType), slots, {row, column});
+      Value valid = b.lessEqual(zero, slot);
+      return {b.add(carried[0], b.select(valid, one, zero))};
+    };
+    Value valid = b.loop(zero, b.dim(indices, 1), zero, convertColumn).front();
+    if (hasCounts)
+      b.store(b.fromIndex(valid, b.getI32Type()), counts, row);
   });
 }
 

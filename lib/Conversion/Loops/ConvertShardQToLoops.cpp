@@ -68,6 +68,7 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](PushOp op) { emitPush(b, op, args); })
       .Case([&](LocalLengthsOp op) { emitLocalLengths(b, op, args); })
       .Case([&](FilterIndicesOp op) { emitFilterIndices(b, op, args); })
+      .Case([&](GatheredSlotsOp op) { emitGatheredSlots(b, op, args); })
       .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); });
 }
 
@@ -197,7 +198,7 @@ void ConvertShardQToLoopsPass::runOnOperation() {
   getOperation().walk([&](Operation *op) {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
             IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp, FilterIndicesOp,
-            MergeLseOp>(op))
+            GatheredSlotsOp, MergeLseOp>(op))
       ops.push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&

@@ -120,11 +120,60 @@ static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
   });
 }
 
+/// The rows of all blocks to everyone; zeros for those outside the sources.
+static void emitGatherRows(LoopBuilder &b, PushOp op, ValueRange operands,
+                           Value inbox) {
+  Group group(b, op);
+  ValueRange sources = operands.drop_back();
+  Value blocks = operands.back(), zero = b.index(0);
+  Value blockSize = b.index(*op.getBlockSize());
+  Value stride = b.index(op.getBlockStrideRows().value_or(*op.getBlockSize()));
+  Value count =
+      arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(group.ranks));
+  count = arith::DivUIOp::create(b, count, blockSize);
+  // Whatever the step says, no entry behind the list is read.
+  Value known = b.min(count, b.dim(blocks, 0));
+  Value first = b.mul(group.coordinate, count);
+  group.forEachMember(inbox, [&](Value, Value theirs) {
+    b.loop(zero, known, [&](Value block) {
+      Value entry = b.toIndex(b.load(blocks, block));
+      Value fromRow = b.mul(entry, stride);
+      Value toRow = b.mul(b.add(first, block), blockSize);
+      b.loop(zero, blockSize, [&](Value inside) {
+        Value from = b.add(fromRow, inside), to = b.add(toRow, inside);
+        Value isInside = b.inRange(from, zero, b.dim(sources[0], 0));
+        int64_t column = 0;
+        for (Value source : sources) {
+          auto type = cast<MemRefType>(source.getType());
+          Value none = arith::ConstantOp::create(
+              b, b.getZeroAttr(type.getElementType()));
+          auto copy = [&](llvm::function_ref<Value(Value)> value) {
+            b.loop(zero, b.dim(source, 1), [&](Value i) {
+              b.store(value(i), theirs, {to, b.add(b.index(column), i)});
+            });
+          };
+          b.when(
+              isInside,
+              [&] { copy([&](Value i) { return b.load(source, {from, i}); }); },
+              [&] { copy([&](Value) { return none; }); });
+          column += type.getDimSize(1);
+        }
+      });
+    });
+  });
+}
+
 void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
-  if (!op.isByOffsets()) {
-    auto emit =
-        op.getDirection() == Direction::GatherHeads ? emitGather : emitScatter;
-    return emit(b, op, args.drop_back(), args.back());
+  switch (op.getDirection()) {
+  case Direction::GatherHeads:
+    return emitGather(b, op, args.drop_back(), args.back());
+  case Direction::ScatterHeads:
+    return emitScatter(b, op, args.drop_back(), args.back());
+  case Direction::GatherRows:
+    return emitGatherRows(b, op, args.drop_back(), args.back());
+  case Direction::HeadsToTokens:
+  case Direction::TokensToHeads:
+    break;
   }
   unsigned numSources = op.getSources().size();
   ValueRange sources = args.take_front(numSources);

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -72,6 +73,10 @@ private:
   void lower(CountDecodeRowsOp op);
   void lower(ZigzagSplitOp op);
   void lower(SplitGateOp op);
+  void lower(GatherBlocksOp op);
+  void lower(GatheredTableOp op);
+  void lower(GatherGateOp op);
+  Value getWidth(Value matrix);
   void lower(TapOp op);
   void lower(IsCarriedOp op);
   void lower(TransferOp op);
@@ -574,6 +579,77 @@ void RuntimeLowering::lower(SplitGateOp op) {
                                                     gate, constant(i32, 0))));
 }
 
+/// Columns of a matrix.
+Value RuntimeLowering::getWidth(Value matrix) {
+  return memref::DimOp::create(b, matrix, arith::ConstantIndexOp::create(b, 1));
+}
+
+void RuntimeLowering::lower(GatherBlocksOp op) {
+  Value table = toContiguous(op.getTable());
+  Value lengths = toContiguous(op.getLengths());
+  Value blocks = op.getOuts()[0], inverse = op.getOuts()[1];
+  Value first = arith::ConstantIndexOp::create(b, 0);
+  // Requests that only one of the two has are not gathered.
+  Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(-1));
+  for (Value list : {blocks, inverse})
+    linalg::FillOp::create(b, none, list);
+  Value requests =
+      arith::MinSIOp::create(b, memref::DimOp::create(b, table, first),
+                             memref::DimOp::create(b, lengths, first));
+  Value width = toI64(getWidth(table));
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value count = call(
+      "shardq_gather_blocks", i64,
+      {getPointer(table), toI64(requests), width, width, getPointer(lengths),
+       constant(i64, over.axis.getSize()), constant(i64, op.getInterleave()),
+       constant(i64, op.getBlockSize()), constant(i32, op.getNullBlock()),
+       getPointer(blocks), getPointer(inverse)});
+  memref::StoreOp::create(b, arith::TruncIOp::create(b, i32, count),
+                          op.getOuts()[2], first);
+}
+
+void RuntimeLowering::lower(GatheredTableOp op) {
+  Value inverse = toContiguous(op.getInverse()), table = op.getOuts().front();
+  Value first = arith::ConstantIndexOp::create(b, 0);
+  // Types may leave it open whether both have equally many requests.
+  Value requests =
+      arith::MinSIOp::create(b, memref::DimOp::create(b, inverse, first),
+                             memref::DimOp::create(b, table, first));
+  Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(-1));
+  linalg::FillOp::create(b, none, table);
+  Value count = arith::ExtSIOp::create(
+      b, i64, memref::LoadOp::create(b, op.getCount(), first));
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  // More blocks than entries can name leave a table of -1.
+  call("shardq_gathered_table", i32,
+       {toI64(requests), toI64(getWidth(inverse)), getPointer(inverse), count,
+        constant(i64, over.axis.getSize()), constant(i64, op.getInterleave()),
+        constant(i64, op.getBlockSize()), getPointer(table)});
+}
+
+void RuntimeLowering::lower(GatherGateOp op) {
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  Value one = arith::ConstantIndexOp::create(b, 1);
+  auto load = [&](Value list, Value at) -> Value {
+    return arith::IndexCastOp::create(b, b.getIndexType(),
+                                      memref::LoadOp::create(b, list, at));
+  };
+  // A list without a first start has no tokens.
+  Value starts = memref::DimOp::create(b, op.getQueryStart(), zero);
+  Value last =
+      arith::MaxSIOp::create(b, zero, arith::SubIOp::create(b, starts, one));
+  Value open =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::sgt,
+                            load(op.getQueryStart(), last), op.getDecodes());
+  if (std::optional<uint64_t> most = op.getMaxBlocks()) {
+    Value fits = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::sle, load(op.getCount(), zero),
+        arith::ConstantIndexOp::create(b, *most));
+    open = arith::AndIOp::create(b, open, fits);
+  }
+  op.replaceAllUsesWith(open);
+}
+
 void RuntimeLowering::lower(TapOp op) {
   auto type = cast<MemRefType>(op.getValue().getType());
   int64_t rank = type.getRank();
@@ -605,7 +681,8 @@ LogicalResult RuntimeLowering::verifyNames() {
     if (text.starts_with("shardq_rt_") || text == "shardq_module_plan" ||
         text == "shardq_plan" || text == "shardq_plan_channels" ||
         text == "shardq_plan_exchanges" || text == "shardq_zigzag_split" ||
-        text == "shardq_split_gate" || text == "shardq_count_decode_rows")
+        text == "shardq_split_gate" || text == "shardq_count_decode_rows" ||
+        text == "shardq_gather_blocks" || text == "shardq_gathered_table")
       return op.emitOpError("is named ")
              << name << ", which is a name of ShardQ's runtime";
   }
@@ -633,7 +710,8 @@ LogicalResult RuntimeLowering::run() {
     b.setInsertionPoint(op);
     bool known = llvm::TypeSwitch<Operation *, bool>(op)
                      .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
-                           CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, TapOp,
+                           CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp,
+                           GatherBlocksOp, GatheredTableOp, GatherGateOp, TapOp,
                            IsCarriedOp, TransferOp>([&](auto op) {
                        lower(op);
                        return true;

@@ -53,9 +53,9 @@ SHARDQ_API int64_t shardq_view_slot(const int32_t *view, int64_t view_width,
  * many. `null_block` stands for no block and is not moved, nor is a negative
  * one.
  *
- * valid [requests * width]: the blocks, ascending, each once; their number is
- * the result. inverse [requests, width]: where in it each column's block
- * stands; -1 for columns that are not gathered. */
+ * valid [requests * width]: the blocks, ascending, each once, and -1 behind
+ * them; their number is the result. inverse [requests, width]: where in it each
+ * column's block stands; -1 for columns that are not gathered. */
 SHARDQ_API int64_t shardq_gather_blocks(const int32_t *table, int64_t requests,
                                         int64_t width, int64_t table_stride,
                                         const int32_t *seq_lens, int64_t ranks,

@@ -401,5 +401,135 @@ func.func @layers(%q: {part} {BY_RANK}, %l: {l} {BY_RANK}) -> ({part} {BY_RANK})
         expect(np.allclose(found, q, rtol=1e-5, atol=1e-6), "rows changed")
 
 
+# Gathered KV.
+
+
+def blocks_oracle(table, lens, ranks, interleave, block, null):
+    """Sorted blocks that hold a token of rank 0's, and where each column's stands."""
+    table = np.asarray(table)
+    inverse = np.full(table.shape, -1, np.int64)
+    held = [[c for c in range(table.shape[1])
+             if any(local(t, ranks, interleave) // block == c for t in range(n)
+                    if owner(t, ranks, interleave) == 0) and table[i, c] >= 0 and table[i, c] != null]
+            for i, n in enumerate(lens)]
+    valid = sorted({int(table[i, c]) for i, columns in enumerate(held) for c in columns})
+    for i, columns in enumerate(held):
+        for c in columns:
+            inverse[i, c] = valid.index(table[i, c])
+    return valid, inverse
+
+
+def slot_oracle(t, row, count, ranks, interleave, block):
+    l = local(t, ranks, interleave)
+    if t < 0 or l // block >= len(row) or row[l // block] < 0:
+        return -1
+    return (owner(t, ranks, interleave) * count + row[l // block]) * block + l % block
+
+
+def gather_kv(ranks, interleave, block, table, lens, parts=((8, "f32"),), stride=None, null=-1, tp=None,
+              seed=0, options=()):
+    """Everything of a gather at once, against the oracles; blocks, inverse, count and table."""
+    rng = np.random.default_rng(seed)
+    tp, stride = tp or ranks, stride or block
+    table, lens = np.array(table, "<i4"), np.array(lens, "<i4")
+    requests, width = table.shape
+    element = parts[0][1]
+    cache_rows = (max(int(table.max(initial=0)), 0) + 2) * stride
+    kv = [rng.integers(-128, 128, (tp * cache_rows, d)).astype("i1") if element == "i8" else
+          round_to(element, rng.standard_normal((tp * cache_rows, d))) for d, _ in parts]
+    longest = max(int(lens.max(initial=0)), 1)
+    rows = 6
+    req = rng.integers(-1, requests + 1, rows).astype("<i4")
+    indices = rng.integers(-2, longest + block, (rows, 9)).astype("<i4")
+    names = [f"%kv{i}" for i in range(len(parts))]
+    types = [tensor(element, "?", d) for d, _ in parts]
+    wide = tensor(element, "?", sum(d for d, _ in parts))
+    hasTable = interleave % block == 0
+    blocks = f"""
+  %gtable = shardq.gathered_table %inverse, %count over @ranks "dcp"
+      {{block_size = {block} : i64, interleave = {interleave} : i64}}
+      : (tensor<?x?xi32>, tensor<1xi32>) -> tensor<?x?xi32>
+  %paged = shardq.convert_indices %indices table(%gtable) rows(%req) {{block_size = {block} : i64}}
+      : (tensor<?x9xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x9xi32>""" if hasTable else ""
+    more = [("%gtable", "tensor<?x?xi32>"), ("%paged", "tensor<?x9xi32>")] if hasTable else []
+    results = [("%blocks", "tensor<?xi32>"), ("%inverse", "tensor<?x?xi32>"), ("%count", "tensor<1xi32>"),
+               ("%slots", "tensor<?x9xi64>"), ("%valid", "tensor<?xi32>"), ("%all", wide)] + more
+    found = run(f"""
+{mesh(tp, ranks)}
+func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types))}, %table: tensor<?x?xi32>,
+                  %lens: tensor<?xi32>, %indices: tensor<?x9xi32>, %req: tensor<?xi32>)
+    -> ({", ".join(f"{t} {BY_RANK}" for _, t in results)}) {{
+  %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%lens) over @ranks "dcp"
+      {{block_size = {block} : i64, interleave = {interleave} : i64, null_block = {null} : i32}}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %handle = shardq.gather_kv_start({", ".join(names)}) blocks(%blocks, %count) over @ranks "dcp"
+      {{block_size = {block} : i64, block_stride_rows = {stride} : i64}}
+      : ({", ".join(types)}, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %slots, %valid = shardq.gathered_slots %indices blocks(%inverse, %count) rows(%req) over @ranks "dcp"
+      {{block_size = {block} : i64, interleave = {interleave} : i64}}
+      : (tensor<?x9xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> (tensor<?x9xi64>, tensor<?xi32>)
+  %all = shardq.gather_kv_finish %handle : (!shardq.kv_gather) -> {wide}{blocks}
+  return {", ".join(n for n, _ in results)} : {", ".join(t for _, t in results)}
+}}
+""", dict({f"kv{i}": part for i, part in enumerate(kv)}, table=table, lens=lens, indices=indices, req=req),
+                f"--max-kv-tokens={max(int(lens.sum()), 1)}", f"--max-requests={requests}", *options)
+    valid, inverse = blocks_oracle(table, lens, ranks, interleave, block, null)
+    count = len(valid)
+    what = f"{ranks} ranks, interleave {interleave}, blocks of {block}"
+    slots = np.array([[slot_oracle(int(t), inverse[r], count, ranks, interleave, block)
+                       if 0 <= r < requests else -1 for t in row] for r, row in zip(req, indices)])
+    per_rank = [f.reshape(tp, -1, *f.shape[1:]) for f in found]
+    joined = np.concatenate(kv, axis=1).reshape(tp, cache_rows, -1)
+    for rank in range(tp):
+        padded = valid + [-1] * (table.size - count)
+        expect_equal(per_rank[0][rank], padded, f"blocks of {what}")
+        expect_equal(per_rank[1][rank], inverse, f"inverse of {what}")
+        expect_equal(per_rank[2][rank], [count], f"count of {what}")
+        expect_equal(per_rank[3][rank], slots, f"slots of {what}")
+        expect_equal(per_rank[4][rank], (slots >= 0).sum(axis=1), f"valid slots of {what}")
+        first = rank // ranks * ranks
+        rows_of = [b * stride + s for b in valid for s in range(block)]
+        expected = joined[first:first + ranks, rows_of].reshape(-1, joined.shape[2])
+        expect_equal(per_rank[5][rank], expected, f"rows of {what}")
+        if hasTable:
+            expect_equal(per_rank[7][rank], slots, f"slots by the table of {what}")
+    return valid, inverse, count, per_rank[6][0] if hasTable else None
+
+
+def gather_golden():
+    # Requests as long as their tables: 4 ranks with 4 blocks of 2 tokens each.
+    valid, inverse, count, table = gather_kv(4, 2, 2, [[1, 2, 3, 4], [5, 6, 1, 2]], [32, 32], null=0)
+    expect_equal(np.array(valid), [1, 2, 3, 4, 5, 6], "blocks")
+    expect_equal(inverse, [[0, 1, 2, 3], [4, 5, 0, 1]], "inverse")
+    expect_equal(table[0], [0, 6, 12, 18, 1, 7, 13, 19, 2, 8, 14, 20, 3, 9, 15, 21], "table")
+    # Columns past the longest local length, and the null block.
+    valid, inverse, *_ = gather_kv(4, 2, 2, [[1, 2, 3, 0], [5, 0, 1, 2]], [17, 25], null=0)
+    expect_equal(np.array(valid), [1, 2, 3, 5], "cropped blocks")
+    expect_equal(inverse, [[0, 1, 2, -1], [3, -1, 0, 1]], "cropped inverse")
+    # Block 0 is one like others where nothing stands for none.
+    valid, *_ = gather_kv(4, 2, 2, [[1, 2, 3, 0], [5, 0, -1, 2]], [32, 32])
+    expect_equal(np.array(valid), [0, 1, 2, 3, 5], "blocks with block 0")
+
+
+def gather_ranks():
+    rng = np.random.default_rng(12)
+    for ranks in (1, 2, 3, 4, 8):
+        for interleave, block in ((1, 4), (2, 4), (4, 4), (8, 4), (64, 64), (2, 64)):
+            lens = rng.integers(0, 3 * block * ranks, 3)
+            table = rng.permutation(30)[:12].reshape(3, 4)
+            table[2, :2] = table[0, :2]
+            gather_kv(ranks, interleave, block, table, lens, seed=ranks)
+
+
+def gather_types():
+    table, lens = [[3, 1], [2, -1]], [19, 6]
+    for parts in (((512, "bf16"), (64, "bf16")), ((5, "f16"),), ((7, "f32"), (1, "f32")), ((656, "i8"),)):
+        gather_kv(3, 2, 4, table, lens, parts, stride=7)
+    # Two groups of four, no request, no token.
+    gather_kv(4, 2, 4, table, lens, tp=8)
+    gather_kv(2, 2, 4, np.zeros((1, 2)), [0])
+    gather_kv(2, 4, 4, table, lens, options=("--repeat=20", "--slots=2"))
+
+
 if __name__ == "__main__":
     main(globals())

@@ -1,0 +1,52 @@
+//===- IndexProducers.cpp - Where an attention's rows come from -----------===//
+
+#include "IndexProducers.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+bool mlir::shardq::isIndexOp(Operation *op) {
+  return isa_and_present<IndexerOp, TopKOp, ConvertIndicesOp, GatheredSlotsOp>(
+      op);
+}
+
+static void walkProducers(Value value, llvm::SetVector<Operation *> &found) {
+  Operation *producer = value.getDefiningOp();
+  if (auto cast = dyn_cast_if_present<tensor::CastOp>(producer))
+    return walkProducers(cast.getSource(), found);
+  bool known = isIndexOp(producer) || isa_and_present<ExpandRowsOp>(producer);
+  if (!known || !found.insert(producer) || !isIndexOp(producer))
+    return;
+  auto rowWise = cast<RowWiseOpInterface>(producer);
+  for (OpOperand &operand : producer->getOpOperands())
+    if (rowWise.isRowOperand(operand))
+      walkProducers(operand.get(), found);
+}
+
+llvm::SetVector<Operation *> mlir::shardq::getIndexProducers(SparseMlaOp op) {
+  llvm::SetVector<Operation *> found;
+  for (Value value : {op.getSlots(), op.getReq(), op.getTopkLength()})
+    if (value)
+      walkProducers(value, found);
+  return found;
+}
+
+ExpandRowsOp mlir::shardq::findExpandRows(SparseMlaOp op,
+                                          llvm::StringRef &reason) {
+  ExpandRowsOp expand;
+  for (Operation *producer : getIndexProducers(op)) {
+    auto found = dyn_cast<ExpandRowsOp>(producer);
+    if (!found)
+      continue;
+    if (expand && expand != found) {
+      reason = "its rows are described by two expand_rows";
+      return {};
+    }
+    expand = found;
+  }
+  if (!expand)
+    reason = "no shardq.expand_rows of this function describes its rows (give "
+             "it 'rows')";
+  return expand;
+}

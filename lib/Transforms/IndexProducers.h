@@ -1,0 +1,24 @@
+//===- IndexProducers.h - Where an attention's rows come from ---*- C++ -*-===//
+
+#ifndef SHARDQ_LIB_TRANSFORMS_INDEXPRODUCERS_H
+#define SHARDQ_LIB_TRANSFORMS_INDEXPRODUCERS_H
+
+#include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::shardq {
+
+/// Works on rows of indices, so it can run on some of the rows.
+bool isIndexOp(Operation *op);
+
+/// Every expand_rows and index op that the op's slots, request ids and lengths
+/// come from, through row operands and casts.
+llvm::SetVector<Operation *> getIndexProducers(SparseMlaOp op);
+
+/// The expand_rows among them; null with a `reason` where there is none or
+/// more than one.
+ExpandRowsOp findExpandRows(SparseMlaOp op, llvm::StringRef &reason);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_TRANSFORMS_INDEXPRODUCERS_H
