@@ -187,6 +187,7 @@ CONVERT = [
     Convert("conv_2048", 2048, stride=70, counts=False),
     Convert("conv_2048_prefill", 2048, prefill=True),
     Convert("conv_2048_i64", 2048, stride=4294967295, slot="i64"),
+    Convert("conv_one_block", 5, block=1 << 32, slot="i64"),
     Convert("conv_2051", 2051, stride=1000000),
     Convert("conv_2051_i64", 2051, block=1, slot="i64", prefill=True, counts=False),
     Convert("conv_any", 0, block=9, stride=40, prefill=True),

@@ -164,8 +164,12 @@ Value IndexConversion::getSlot(Value position) {
   Value none = arith::ConstantIntOp::create(b, -1, 64);
   Value zero32 = b.i32(0);
   Value valid = b.lessEqual(zero32, position);
-  Value block = arith::DivUIOp::create(b, position, b.i32(op.getBlockSize()));
-  Value inside = arith::RemUIOp::create(b, position, b.i32(op.getBlockSize()));
+  // No position is in the second block of 2^31 or more.
+  using Limits = std::numeric_limits<int32_t>;
+  bool isOneBlock = op.getBlockSize() > Limits::max();
+  Value blockSize = b.i32(isOneBlock ? Limits::min() : op.getBlockSize());
+  Value block = arith::DivUIOp::create(b, position, blockSize);
+  Value inside = arith::RemUIOp::create(b, position, blockSize);
   Value blockIndex = arith::IndexCastUIOp::create(b, b.getIndexType(), block);
   Value known =
       b.both(b.both(valid, requestKnown), b.less(blockIndex, b.dim(table, 1)));
