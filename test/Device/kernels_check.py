@@ -1137,9 +1137,10 @@ def convert_check(suite, case, rows, make=None, gap=0, shift=0, alias=False, rep
         width = case.width or 301
         # More blocks than any row needs, and a few positions behind them all.
         requests, blocks = 5, 70
-        given = rng.integers(0, 60 * case.block, (rows, width)).astype(np.int32)
+        last = (1 << 31) - 1
+        given = rng.integers(0, min(60 * case.block, last), (rows, width)).astype(np.int32)
         given[rng.random(given.shape) < 0.1] = -1
-        given[rng.random(given.shape) < 0.02] = blocks * case.block
+        given[rng.random(given.shape) < 0.02] = min(blocks * case.block, last)
         table = rng.integers(0, 3000, (requests, blocks)).astype(np.int32)
         table[rng.random(table.shape) < 0.1] = -5
         inputs = dict(indices=given, table=table,

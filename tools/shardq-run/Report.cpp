@@ -66,7 +66,11 @@ void run::printReport(const VerifyReport &report, llvm::raw_ostream &out) {
       << report.numRanks << " ranks\n"
       << "gate " << report.gate << '\n'
       << "                             time  largest error ("
-      << (report.isRounded ? "2.5e-3 of a row" : "2 ulp") << " allowed)\n";
+      << (report.isRounded ? llvm::formatv("{0:f1}e-3 of a row",
+                                           report.rewritten.allowed * 1e3)
+                                 .str()
+                           : "2 ulp")
+      << " allowed)\n";
   printProgram("program as given", report.original, report, out);
   printProgram("rewritten program", report.rewritten, report, out);
   out << llvm::format("  %-20s %8.2f s\n", "float64 reference",
