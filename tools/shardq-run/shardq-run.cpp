@@ -14,8 +14,10 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -412,9 +414,12 @@ static int runTool(const Flags &flags) {
   options.compile.maxRequests =
       flags.maxRequests ? int64_t(flags.maxRequests)
                         : std::max<int64_t>(step.getNumRequests(), 1);
+  // What is beyond the planner's limit cannot be gathered.
   options.compile.maxKvTokens =
-      flags.maxKvTokens ? int64_t(flags.maxKvTokens)
-                        : std::max<int64_t>(step.getNumKvTokens(), 1);
+      flags.maxKvTokens
+          ? int64_t(flags.maxKvTokens)
+          : std::clamp<int64_t>(step.getNumKvTokens(), 1,
+                                std::numeric_limits<int32_t>::max());
   options.compile.slots = flags.slots;
   options.compile.target = flags.target;
   options.compile.arch = flags.arch;
