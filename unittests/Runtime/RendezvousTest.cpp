@@ -10,6 +10,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <string>
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
@@ -143,7 +144,8 @@ TEST(Rendezvous, VersionsDiffer) {
       static_cast<Hello *>(block)->protocol = 7;
   };
   expectAll(protocol.run(plan.plan), SHARDQ_MISMATCH,
-            "rank 1 and rank 0 differ in protocol version: 7 and 1");
+            "rank 1 and rank 0 differ in protocol version: 7 and " +
+                std::to_string(protocol::kProtocolVersion));
 }
 
 TEST(Rendezvous, DevicesDiffer) {
