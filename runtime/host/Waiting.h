@@ -21,14 +21,10 @@ public:
     shardq::storeRelease(word, value);
   }
   protocol::Flag loadAcquire(const protocol::Flag &flag) {
-    protocol::Flag result;
-    result.epoch = loadAcquire(flag.epoch);
-    result.news.word = load(flag.news.word);
-    return result;
+    return protocol::loadByWords(*this, flag);
   }
   void storeRelease(protocol::Flag &flag, const protocol::Flag &value) {
-    store(flag.news.word, value.news.word);
-    storeRelease(flag.epoch, value.epoch);
+    protocol::storeByWords(*this, flag, value);
   }
   int64_t load(const int64_t &word) { return loadRelaxed(word); }
   void store(int64_t &word, int64_t value) { storeRelaxed(word, value); }

@@ -57,6 +57,20 @@ struct alignas(16) Flag {
   News news;
 };
 
+/// The two accesses where a memory has words only: the epoch, for which others
+/// look, is loaded first and stored last.
+template <typename Memory> Flag loadByWords(Memory &memory, const Flag &flag) {
+  Flag result;
+  result.epoch = memory.loadAcquire(flag.epoch);
+  result.news.word = memory.load(flag.news.word);
+  return result;
+}
+template <typename Memory>
+void storeByWords(Memory &memory, Flag &flag, const Flag &value) {
+  memory.store(flag.news.word, value.news.word);
+  memory.storeRelease(flag.epoch, value.epoch);
+}
+
 /// What one producer tells one consumer about one exchange. A line has exactly
 /// one writer and is a cache line, so that producers do not disturb each other.
 struct alignas(64) FlagLine {

@@ -138,14 +138,10 @@ public:
     machine.store(rank, word, value, true);
   }
   protocol::Flag loadAcquire(const protocol::Flag &flag) {
-    protocol::Flag result;
-    result.epoch = loadAcquire(flag.epoch);
-    result.news.word = load(flag.news.word);
-    return result;
+    return protocol::loadByWords(*this, flag);
   }
   void storeRelease(protocol::Flag &flag, const protocol::Flag &value) {
-    store(flag.news.word, value.news.word);
-    storeRelease(flag.epoch, value.epoch);
+    protocol::storeByWords(*this, flag, value);
   }
   int64_t load(const int64_t &word) {
     return int64_t(
