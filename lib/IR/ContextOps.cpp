@@ -114,12 +114,7 @@ bool FilterIndicesOp::isRowOperand(OpOperand &operand) {
 LogicalResult
 FilterIndicesOp::reifyResultShapes(OpBuilder &builder,
                                    ReifiedRankedShapedTypeDims &shapes) {
-  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getIndices(), 0);
-  shapes.push_back(
-      {rows, tensor::getMixedSize(builder, getLoc(), getIndices(), 1)});
-  if (getNumOuts() == 2)
-    shapes.push_back({rows});
-  return success();
+  return reifySlots(builder, getLoc(), getIndices(), getNumOuts() == 2, shapes);
 }
 
 //===----------------------------------------------------------------------===//

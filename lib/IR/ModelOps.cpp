@@ -264,12 +264,7 @@ bool ConvertIndicesOp::isRowOperand(OpOperand &operand) {
 LogicalResult
 ConvertIndicesOp::reifyResultShapes(OpBuilder &builder,
                                     ReifiedRankedShapedTypeDims &shapes) {
-  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getIndices(), 0);
-  shapes.push_back(
-      {rows, tensor::getMixedSize(builder, getLoc(), getIndices(), 1)});
-  if (getNumOuts() == 2)
-    shapes.push_back({rows});
-  return success();
+  return reifySlots(builder, getLoc(), getIndices(), getNumOuts() == 2, shapes);
 }
 
 //===----------------------------------------------------------------------===//

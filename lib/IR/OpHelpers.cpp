@@ -131,6 +131,15 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
   return success();
 }
 
+LogicalResult reifySlots(OpBuilder &builder, Location loc, Value indices,
+                         bool hasCounts, ReifiedRankedShapedTypeDims &shapes) {
+  OpFoldResult rows = tensor::getMixedSize(builder, loc, indices, 0);
+  shapes.push_back({rows, tensor::getMixedSize(builder, loc, indices, 1)});
+  if (hasCounts)
+    shapes.push_back({rows});
+  return success();
+}
+
 LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value) {
   if (value >= 0)
     return success();

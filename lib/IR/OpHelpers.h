@@ -42,6 +42,10 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
 /// `interleave` of ops that know which rank keeps which token.
 LogicalResult verifyInterleave(Operation *op, int64_t interleave);
 
+/// Shapes of slots, one for each of `indices`, and of counts, one a row.
+LogicalResult reifySlots(OpBuilder &builder, Location loc, Value indices,
+                         bool hasCounts, ReifiedRankedShapedTypeDims &shapes);
+
 LogicalResult verifyNotNegative(Operation *op, StringRef name, int64_t value);
 
 /// The mesh exists and has the axis; null with a diagnostic otherwise.
