@@ -78,6 +78,13 @@ static int64_t getSharedBytes(llvm::StringRef arch) {
   return kilobytes * 1024;
 }
 
+/// `griddepcontrol` is there from compute capability 9.0 on.
+static bool canStartEarly(llvm::StringRef arch) {
+  unsigned number = 0;
+  return arch.consume_front("sm_") && !arch.consumeInteger(10, number) &&
+         number >= 90;
+}
+
 void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
                                             const ShardQToCPUOptions &options) {
   addBufferPasses(manager, options);
@@ -107,6 +114,7 @@ void mlir::shardq::buildShardQToNVVMPipeline(
   ConvertShardQToGPUOptions gpu;
   gpu.scratchBytes = options.scratchBytes;
   gpu.sharedBytes = getSharedBytes(options.arch);
+  gpu.startEarly = canStartEarly(options.arch);
   manager.addPass(createConvertShardQToGPU(gpu));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

@@ -73,11 +73,11 @@ struct Carriage {
 /// Lowers one function.
 class FunctionLowering {
 public:
-  FunctionLowering(func::FuncOp function, int64_t scratchBytes,
-                   int64_t sharedBytes, KernelNames &names)
-      : function(function), scratchBytes(scratchBytes),
-        sharedBytes(sharedBytes), names(names), context(function.getContext()) {
-  }
+  FunctionLowering(func::FuncOp function,
+                   const ConvertShardQToGPUOptions &options, KernelNames &names)
+      : function(function), scratchBytes(options.scratchBytes),
+        sharedBytes(options.sharedBytes), startEarly(options.startEarly),
+        names(names), context(function.getContext()) {}
 
   LogicalResult run();
 
@@ -123,6 +123,7 @@ private:
 
   func::FuncOp function;
   int64_t scratchBytes, sharedBytes;
+  bool startEarly;
   KernelNames &names;
   MLIRContext *context;
   DeviceValues values;
@@ -459,6 +460,17 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
   return rows;
 }
 
+/// The kernel is there before the one in front of it has ended, and touches no
+/// memory until then. Then it lets the next one come, unless it waits for
+/// peers: what they wait for may be behind a kernel of another stream, which
+/// needs the room that the next one would hold.
+static void emitEarlyStart(KernelBuilder &k, const KernelShape &shape) {
+  NVVM::GriddepcontrolOp::create(k, NVVM::GridDepActionKind::wait);
+  if (!shape.waitsForPeers)
+    NVVM::GriddepcontrolOp::create(k,
+                                   NVVM::GridDepActionKind::launch_dependents);
+}
+
 void FunctionLowering::launch(Operation *op, Twine name,
                               const KernelShape &shape, Value rows,
                               ValueRange operands, Value predicate, Emit emit) {
@@ -473,6 +485,14 @@ void FunctionLowering::launch(Operation *op, Twine name,
   Value blocks = arith::MulIOp::create(
       b, loc, teams,
       arith::ConstantIndexOp::create(b, loc, shape.blocksPerRow));
+  if (shape.oneOf != 1) {
+    Value few = arith::MinSIOp::create(
+        b, loc, blocks,
+        arith::ConstantIndexOp::create(b, loc, shape.fewBlocks));
+    Value some = arith::DivUIOp::create(
+        b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.oneOf));
+    blocks = arith::MaxSIOp::create(b, loc, few, some);
+  }
   blocks = arith::MinSIOp::create(
       b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.maxBlocks));
   blocks = arith::MaxSIOp::create(b, loc, blocks, one);
@@ -489,6 +509,8 @@ void FunctionLowering::launch(Operation *op, Twine name,
   k.setInsertionPointToStart(&launchOp.getBody().front());
   Operation *end = gpu::TerminatorOp::create(k);
   k.setInsertionPoint(end);
+  if (startEarly)
+    emitEarlyStart(k, shape);
 
   IRMapping copies;
   Value address;
@@ -1161,8 +1183,8 @@ void ConvertShardQToGPUPass::runOnOperation() {
        llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     if (function.isExternal())
       continue;
-    if (failed(
-            FunctionLowering(function, scratchBytes, sharedBytes, names).run()))
+    ConvertShardQToGPUOptions options{scratchBytes, sharedBytes, startEarly};
+    if (failed(FunctionLowering(function, options, names).run()))
       return signalPassFailure();
   }
   names.note();
