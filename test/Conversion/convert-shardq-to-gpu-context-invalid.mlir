@@ -111,3 +111,13 @@ func.func @f(%kv: memref<?x8xf32>, %n: memref<?xi32>, %inbox: memref<?x8xf32, #s
       : (memref<?x8xf32>), memref<?xi32>, memref<?x8xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%s: memref<?x8xbf16>, %x: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op of gather_rows has no form on the GPU}}
+  shardq.push gather_rows(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  return
+}
