@@ -293,6 +293,15 @@ dcp_program 4 4
 dcp_program 4 2
 dcp2=$programs/v32-tp2-dcp2.mlir
 dcp='builtin.module(shardq-dcp{step=decode remarks=false})'
+# Steps with prefill gather keys: always, where the step says so, and with tokens sharded.
+gather='builtin.module(shardq-dcp{step=gather remarks=false})'
+gate='builtin.module(shardq-dcp{remarks=false})'
+sed -e 's/"tp" = 4, "dcp" = 4/"tp" = 2, "dcp" = 2/' -e 's/x16x/x32x/g' -e 's/over 4 ranks, decode and prefill in one step: 16 heads and a/over 2 ranks, decode and prefill in one step: 32 heads and a/' \
+  -e 's/^\/\/ quarter of/\/\/ half of/' "$examples/glm5-tp4-dcp4-mixed.mlir" >"$programs/glm5-tp2-dcp2-mixed.mlir"
+mixed2=$programs/glm5-tp2-dcp2-mixed.mlir
+sed -e 's/"tp" = 8, "dcp" = 8/"tp" = 2, "dcp" = 2/' -e 's/x16x/x64x/g' -e 's/over 8 ranks, prefill with cached context: 16 heads and/over 2 ranks, prefill with cached context: 64 heads and/' \
+  -e 's/^\/\/ an eighth of/\/\/ half of/' "$examples/deepseek-v32-dcp8-prefill.mlir" >"$programs/v32-tp2-dcp2-prefill.mlir"
+prefill2=$programs/v32-tp2-dcp2-prefill.mlir
 
 # step NAME QUERY_LENS CONTEXT_LENS [DECODES]
 step() {
@@ -377,11 +386,77 @@ PROGRAM
   echo "}"
 }
 
-# rows_of OP COUNT: convert_indices, filter_indices or take_rows of COUNT arrays of
-# [8192, 2048] i32.
+# kv_program WORLD INTERLEAVE BLOCK STRIDE TYPE DIM...: one position a row, and the row of
+# the cache that it has among those that are gathered. All ranks have one cache, of one
+# or two parts.
+kv_program() {
+  local world=$1 interleave=$2 block=$3 stride=$4 type=$5 part i=0 dim=0 sources="" names="" types=""
+  shift 5
+  for part; do
+    sources+="%kv$i: tensor<?x${part}x$type>, "
+    names+="${names:+, }%kv$i"
+    types+="tensor<?x${part}x$type>, "
+    dim=$((dim + part))
+    i=$((i + 1))
+  done
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $world]
+func.func @gather($sources%positions: tensor<?x1xi32>, %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>,
+    %table: tensor<?x?xi32>) -> (tensor<?x${dim}x$type> {shardq.split = #shardq.split<@ranks, 0 over "tp">}) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %positions, %c0 : tensor<?x1xi32>
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) over @ranks "tp"
+      {block_size = $block : i64, interleave = $interleave : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %handle = shardq.gather_kv_start($names) blocks(%blocks, %count) over @ranks "tp"
+      {block_size = $block : i64, block_stride_rows = $stride : i64}
+      : (${types}tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %slots = shardq.gathered_slots %positions blocks(%inverse, %count) rows(%req) over @ranks "tp"
+      {block_size = $block : i64, interleave = $interleave : i64}
+      : (tensor<?x1xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x1xi32>
+  %all = shardq.gather_kv_finish %handle : (!shardq.kv_gather) -> tensor<?x${dim}x$type>
+  %ids = tensor.collapse_shape %slots [[0, 1]] : tensor<?x1xi32> into tensor<?xi32>
+  %found = shardq.take_rows %all[%ids] : (tensor<?x${dim}x$type>, tensor<?xi32>) -> tensor<?x${dim}x$type>
+  return %found : tensor<?x${dim}x$type>
+}
+PROGRAM
+}
+
+# kv_gathers WORLD COUNT: that many gathers of rows of 576 bf16 in blocks of 64, each of
+# which only arrives.
+kv_gathers() {
+  local i kv="tensor<?x576xbf16>"
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $1]
+func.func @gather(%kv: $kv, %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %table: tensor<?x?xi32>, %q: tensor<?x16xbf16>)
+    -> tensor<?xi32> {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : tensor<?x16xbf16>
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) over @ranks "tp"
+      {block_size = 64 : i64, interleave = 64 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %own = shardq.take_rows %q[%req] : (tensor<?x16xbf16>, tensor<?xi32>) -> tensor<?x16xbf16>
+PROGRAM
+  for ((i = 0; i != $2; ++i)); do
+    cat <<PROGRAM
+  %h$i = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "tp" {block_size = 64 : i64}
+      : ($kv, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %x$i = shardq.gather_kv_finish %h$i : (!shardq.kv_gather) -> $kv
+PROGRAM
+  done
+  echo "  return %req : tensor<?xi32>"
+  echo "}"
+}
+
+# rows_of OP COUNT: convert_indices, filter_indices, gathered_slots or take_rows of COUNT
+# arrays of [8192, 2048] i32.
 rows_of() {
   local given="tensor<8192x2048xi32>" rows="tensor<?x2048xi32>" arguments="" body="" results="" types="" i
-  local split="" attributes=""
+  local split="" attributes="" blocks=""
   for ((i = 0; i != $2; ++i)); do
     arguments+="%topk$i: $given, "
     case $1 in
@@ -397,6 +472,17 @@ rows_of() {
 "
       rows=$given
       attributes=' {shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+      ;;
+    gathered_slots)
+      body+="  %x$i = shardq.gathered_slots %topk$i blocks(%inverse, %count) rows(%req) over @ranks \"tp\"
+      {block_size = 64 : i64, interleave = 64 : i64}
+      : ($given, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> $given
+"
+      rows=$given
+      blocks="  %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) over @ranks \"tp\"
+      {block_size = 64 : i64, interleave = 64 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+"
       ;;
     take_rows)
       body+="  %x$i = shardq.take_rows %topk$i[%ids] : ($given, tensor<?xi32>) -> $rows
@@ -416,7 +502,7 @@ func.func @rows($arguments%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>,
       : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
   %ids, %offsets = shardq.zigzag_split %query_start decodes(%c0) rows(%rows)
       over @ranks "tp" : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<3xi32>)
-$body  return $results : $types
+$blocks$body  return $results : $types
 }
 PROGRAM
 }
@@ -533,6 +619,38 @@ two_sources() {
     <(heads_of "$logs/data/$name/result0.npy" "$dim") || return
   note="$rows rows"
   rm -rf "$logs/data/$name" "$nope.npy" "$rope.npy"
+}
+
+# gathered WORLD INTERLEAVE BLOCK STRIDE TYPE DIM...: rows of gathered KV, bit by bit those
+# that the CPU finds.
+gathered() {
+  local name="gathered-w$1-i$2-b$3-s$4-$5-${*:6}-$transport" real=$target way
+  name=${name// /+}
+  kv_program "$@" >"$programs/$name.mlir"
+  # Of unequal lengths, and a request without tokens of its own rank.
+  step "$name" 31,1,64,5 1970,300,0,700
+  sed -i "s/64}/$3}/" "$programs/$name.json"
+  for way in cpu "$real"; do
+    target=$way ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$way" || return
+  done
+  cmp "$logs/data/$name-cpu/result0.npy" "$logs/data/$name-$real/result0.npy" || return
+  note="101 rows of each of $1"
+  rm -rf "$logs/data/$name"-*
+}
+
+# too_many_blocks: a step beyond what was planned, without a gate.
+too_many_blocks() {
+  local status=0
+  ranks 2 "$mixed2" --step="$examples/steps/small-mixed.json" --pipeline="$gather" --max-kv-tokens=1 \
+    --max-requests=1 || status=$?
+  if ((status != 1)); then
+    note="ended with $status, expected 1"
+    return 1
+  fi
+  note=$(grep -E -m 1 'has [0-9]+ rows for the inbox of gather_rows' "$log" | cut -c1-150) || {
+    note="nothing says that the rows are too many"
+    return 1
+  }
 }
 
 # both_ways STEP: what arrives directly and through NCCL, bit by bit.
@@ -660,6 +778,15 @@ bench_group() {
   note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s (one in a graph $(decimal "$one") us, by itself $alone)"
 }
 
+# bench_kv MIB: a gather of KV of which a rank sends so many MiB to others.
+bench_kv() {
+  local each one alone bytes tenths
+  one_more "$programs/kv-gathers-w$world" "$programs/kv-w$world-$1.json" 9 || return
+  bytes=$((kv_blocks * 64 * 576 * 2 * (world - 1)))
+  tenths=$((bytes / each))
+  note="$(decimal $each) us, $((tenths / 10)).$((tenths % 10)) GB/s remote, $kv_blocks blocks a rank (one in a graph $(decimal "$one") us, by itself $alone)"
+}
+
 bench_call() {
   ranks "$@" --bench="$replays" --report="$logs/$name.json" || return
   local time
@@ -718,7 +845,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk conv exchange group local_ filter merge; do
+  for name in mla idx topk conv exchange group gather local_ filter merge; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -746,7 +873,20 @@ if wanted verify; then
 4 v32-tp4-dcp4 decode-trace one-token speculative
 4 v32-tp4-dcp2 decode-trace closed-padding
 8 deepseek-v32-dcp8-decode decode-trace closed-decodes
+2 glm5-tp2-dcp2-mixed mixed open decode-trace speculative zero-lengths closed-padding
+2 v32-tp2-dcp2-prefill open mixed trace-03 one-token
+4 glm5-tp4-dcp4-mixed mixed speculative trace-05
+8 deepseek-v32-dcp8-prefill open trace-03 closed-empty-rank
 LIST
+  # Keys are gathered in every step; and a step that does not fit attends own keys.
+  for name in mixed decode-trace; do
+    check "verify-glm5-tp2-dcp2-gather-$name" 180 verified 2 "$mixed2" --step="$examples/steps/small-$name.json" \
+      --pipeline="$gather"
+  done
+  check verify-v32-tp2-dcp2-gather-open 180 verified 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather"
+  check verify-glm5-tp2-dcp2-too-large 180 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json" \
+    --max-kv-tokens=1 --max-requests=1
+  check verify-glm5-tp2-dcp2-no-gate 60 too_many_blocks
 fi
 
 if wanted roundtrip; then
@@ -765,6 +905,10 @@ if wanted roundtrip; then
     # As many rows as the plan holds.
     check "roundtrip-w$count-long" 120 round_trip "$count" 6 576 bf16 0 "8191 0 1"
     check "roundtrip-w$count-two-sources" 120 two_sources "$count" 8 512 64 bf16
+    check "gathered-w$count-i64-bf16" 120 gathered "$count" 64 64 64 bf16 576
+    check "gathered-w$count-i4-two-sources" 120 gathered "$count" 4 16 20 bf16 512 64
+    check "gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
+    check "gathered-w$count-i16-bytes" 120 gathered "$count" 16 8 8 f8E4M3FN 656
   done
 fi
 
@@ -782,6 +926,8 @@ if wanted graph; then
     step turns-prefill 47,1,1 3954,4000,4000
     echo '{"query_lens": [10, 10, 20], "context_lens": [3991, 3991, 3981], "block_size": 64, "padding_rows": 9}' \
       >"$programs/turns-closed.json"
+    echo '{"query_lens": [2, 2, 2], "context_lens": [3999, 3999, 3999], "block_size": 64, "speculative_tokens": 1, "padding_rows": 43}' \
+      >"$programs/turns-decode.json"
     check graph-turns 240 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
       --next-step="$programs/turns-closed.json" --shard-q-tokens --graph --repeat=$((gpus > 1 ? 10000 : 60))
     for name in decode-trace closed-decodes; do
@@ -790,6 +936,13 @@ if wanted graph; then
     done
     check graph-dcp8-decode-trace 180 ranks 8 "$examples/deepseek-v32-dcp8-decode.mlir" \
       --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" --graph --repeat=30
+    # Keys are gathered in two of three turns, by another table each time.
+    check graph-gather-turns 240 ranks 2 "$mixed2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
+      --next-step="$programs/turns-decode.json" --pipeline="$gate" --graph --repeat=$((gpus > 1 ? 3000 : 60))
+    check graph-gather-tokens-turns 240 ranks 2 "$prefill2" --step="$programs/turns-mixed.json" \
+      --next-step="$programs/turns-prefill.json" --shard-q-tokens --graph --repeat=$repeat
+    check graph-gather-open 180 ranks 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather" \
+      --graph --repeat=$repeat
     check graph-heads-mixed 180 ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --graph --repeat=$repeat
   fi
 fi
@@ -817,8 +970,13 @@ if wanted nccl; then
     check nccl-verify-dcp2 240 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json"
     check nccl-graph-dcp2 180 ranks 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
       --pipeline="$dcp" --graph --repeat=100
+    check nccl-verify-glm5-tp2-dcp2-mixed 240 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json"
+    check nccl-graph-gather 180 ranks 2 "$mixed2" --step="$examples/steps/small-mixed.json" --pipeline="$gate" --graph \
+      --repeat=100
     for count in 2 3 4 8; do
       ((count <= gpus)) || continue
+      check "nccl-gathered-w$count-i64-bf16" 120 gathered "$count" 64 64 64 bf16 576
+      check "nccl-gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
       check "nccl-roundtrip-w$count-h16-576-bf16-d3" 120 round_trip "$count" 16 576 bf16 3
       check "nccl-roundtrip-w$count-h1-512-f32-d0" 120 round_trip "$count" 1 512 f32 0
     done
@@ -887,11 +1045,25 @@ if wanted bench && bench_or bench; then
       done
     done
   done
+  # Of KV a rank sends so many MiB to all others together.
+  for world in 2 4 8; do
+    ((world == 2 || (world <= gpus && 2 * world > gpus))) || continue
+    for count in 1 9; do
+      kv_gathers $world $count >"$programs/kv-gathers-w$world-$count.mlir"
+    done
+    for size in 4 16 64; do
+      kv_blocks=$((size * 1048576 / (64 * 576 * 2) / (world - 1)))
+      step "kv-w$world-$size" 8 $((kv_blocks * 64 * world - 8))
+      alone "kv-gather-w$world-${size}MiB" 240 bench_kv $size
+    done
+  done
   world=2
   if [[ $no_nccl ]]; then
     skip nccl-exchange "$no_nccl"
   else
     transport=nccl
+    kv_blocks=$((64 * 1048576 / (64 * 576 * 2)))
+    alone nccl-kv-gather-64MiB 240 bench_kv 64
     for rows in 2 1024 16384; do
       # In a graph, with buffers for these rows, and thus of these rows.
       alone "nccl-exchange-$rows" 240 bench_exchange "$rows"
@@ -899,7 +1071,7 @@ if wanted bench && bench_or bench; then
     transport=auto
   fi
   random_array "$logs/data/topk.npy" '<i4' '8192, 2048' $((8192 * 2048 * 4))
-  for op in convert_indices filter_indices take_rows; do
+  for op in convert_indices filter_indices gathered_slots take_rows; do
     for count in 1 5; do
       rows_of $op $count >"$programs/$op-$count.mlir"
     done
@@ -924,6 +1096,11 @@ if wanted bench && bench_or bench; then
     replays=$own
   done
   alone v32-tp2-dcp2-decode 200 bench_call 2 "$dcp2" --step="$programs/decode.json" --pipeline="$dcp"
+  own=$replays
+  replays=$((replays < 10 ? replays : 10))
+  alone v32-tp2-dcp2-prefill-gather 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --pipeline="$gate"
+  alone v32-tp2-dcp2-prefill-gather-tokens 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --shard-q-tokens
+  replays=$own
   if [[ $have_kernels ]]; then
     skip kernel-times "$have_kernels"
   else

@@ -105,7 +105,7 @@ bool RankDependence::visit(Operation *op) {
       from.shape = true;
   }
   if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
-          GatherQueryOp, CombineLseOp, GatherKvFinishOp>(op))
+          GatherQueryOp, CombineLseOp, GatherRowsOp, GatherKvFinishOp>(op))
     from.contents = true;
   if (isa<LocalRowsOp>(op))
     from.shape = true;

@@ -205,8 +205,16 @@ static LogicalResult verifyScatterShapes(PushOp op) {
          << kLseBytes << " bytes for the LSE";
 }
 
-/// Sources and inbox of a push of KV rows.
+/// Source and inbox of a push of rows, or sources and inbox of one of the rows
+/// of blocks.
 static LogicalResult verifyGatherRows(PushOp op) {
+  if (!op.getBlocks()) {
+    if (op.getSources().size() != 1)
+      return op.emitOpError("has ") << op.getSources().size()
+                                    << " sources, expected 1 without 'blocks'";
+    return verifySameRows(op, "inbox", shaped(op.getInbox()),
+                          shaped(op.getSources().front()));
+  }
   int64_t width, blockSize = *op.getBlockSize();
   if (failed(verifyGatheredSources(op, op.getSources(), width)) ||
       failed(verifyBlocks(op, blockSize,
@@ -243,12 +251,14 @@ LogicalResult PushOp::verify() {
            << (byOffsets ? "'ids', 'offsets' and 'decodes'"
                          : "no 'ids', 'offsets' or 'decodes'");
   bool ofRows = getDirection() == Direction::GatherRows;
-  if (ofRows != bool(getBlocks()) || ofRows != bool(getBlockSize()) ||
-      (getBlockStrideRows() && !ofRows))
+  if (!ofRows && (getBlocks() || getBlockSize() || getBlockStrideRows()))
     return emitOpError("is ")
-           << stringifyDirection(getDirection()) << ", expected "
-           << (ofRows ? "'blocks' and 'block_size'"
-                      : "no 'blocks', 'block_size' or 'block_stride_rows'");
+           << stringifyDirection(getDirection())
+           << ", expected no 'blocks', 'block_size' or 'block_stride_rows'";
+  if (bool(getBlocks()) != getBlockSize().has_value() ||
+      (getBlockStrideRows() && !getBlocks()))
+    return emitOpError("'blocks' and 'block_size' stand together, and "
+                       "'block_stride_rows' only with them");
   if (failed(verifyPushedShapes(*this)) ||
       failed(verifySymmetric(*this, "inbox", getInbox().getType(),
                              getMeshAttr())) ||

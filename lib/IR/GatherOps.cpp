@@ -1,7 +1,8 @@
-//===- GatherOps.cpp - Level 2: gathered KV -------------------------------===//
+//===- GatherOps.cpp - Level 2: gathered rows and KV ----------------------===//
 
 #include "OpHelpers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
@@ -40,6 +41,84 @@ SHARDQ_ON_AXIS(GatherKvStartOp)
 SHARDQ_ON_AXIS(GatheredSlotsOp)
 SHARDQ_ON_AXIS(GatherGateOp)
 #undef SHARDQ_ON_AXIS
+
+//===----------------------------------------------------------------------===//
+// GatherRowsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult mlir::shardq::detail::verifySameRows(Operation *op,
+                                                   StringRef name,
+                                                   ShapedType rows,
+                                                   ShapedType source) {
+  if (failed(verifyRank(op, name, rows, source.getRank())) ||
+      failed(verifySameElement(op, name, rows, "source", source)))
+    return failure();
+  for (int64_t dim = 1, rank = rows.getRank(); dim < rank; ++dim) {
+    std::string what = "values in dimension " + std::to_string(dim);
+    if (failed(
+            verifyStaticDim(op, "size", {"source", source, unsigned(dim)})) ||
+        failed(verifySameDim(op, what, {name, rows, unsigned(dim)},
+                             {"source", source, unsigned(dim)})))
+      return failure();
+    if (rows.isDynamicDim(dim))
+      return verifyStaticDim(op, "size", {name, rows, unsigned(dim)});
+  }
+  return success();
+}
+
+LogicalResult GatherRowsOp::verify() {
+  StringRef name = isOnBuffers() ? "outs" : "result";
+  if (failed(verifyTwoForms(*this, 1, 1)) ||
+      failed(verifySameRows(*this, name, getOutType(0), shaped(getSource()))))
+    return failure();
+  if (isOnBuffers())
+    return verifySymmetric(*this, name, getOutType(0), getMeshAttr());
+  return success();
+}
+
+LogicalResult
+GatherRowsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
+  if (!axis)
+    return failure();
+  int64_t found = getOutType(0).getDimSize(0), ranks = axis.getSize();
+  int64_t rows = shaped(getSource()).getDimSize(0);
+  if (ShapedType::isDynamic(found) ||
+      (found % ranks == 0 && found / ranks == rows))
+    return success();
+  StringRef name = isOnBuffers() ? "outs" : "result";
+  if (ShapedType::isDynamic(rows))
+    return emitOpError("'") << name << "' has " << found
+                            << " rows, expected dynamic ones as 'source'";
+  return emitOpError("'") << name << "' has " << found << " rows, expected "
+                          << rows << " of each of " << ranks << " ranks";
+}
+
+LogicalResult
+GatherRowsOp::reifyResultShapes(OpBuilder &builder,
+                                ReifiedRankedShapedTypeDims &shapes) {
+  Location loc = getLoc();
+  MeshAxis over =
+      lookupMeshAxis(*this, getMeshAttr(), getAxisAttr().getValue());
+  if (!over)
+    return failure();
+  ShapedType out = getOutType(0);
+  SmallVector<OpFoldResult> sizes;
+  if (out.isDynamicDim(0)) {
+    Value rows = getValueOrCreateConstantIndexOp(
+        builder, loc, tensor::getMixedSize(builder, loc, getSource(), 0));
+    Value ranks =
+        arith::ConstantIndexOp::create(builder, loc, over.axis.getSize());
+    sizes.push_back(
+        arith::MulIOp::create(builder, loc, rows, ranks).getResult());
+  } else {
+    sizes.push_back(builder.getIndexAttr(out.getDimSize(0)));
+  }
+  for (int64_t size : out.getShape().drop_front())
+    sizes.push_back(builder.getIndexAttr(size));
+  shapes.push_back(std::move(sizes));
+  return success();
+}
 
 //===----------------------------------------------------------------------===//
 // GatherBlocksOp
@@ -81,11 +160,8 @@ GatherBlocksOp::reifyResultShapes(OpBuilder &builder,
   Location loc = getLoc();
   OpFoldResult requests = tensor::getMixedSize(builder, loc, getTable(), 0);
   OpFoldResult width = tensor::getMixedSize(builder, loc, getTable(), 1);
-  auto toValue = [&](OpFoldResult size) -> Value {
-    if (auto value = dyn_cast<Value>(size))
-      return value;
-    return arith::ConstantIndexOp::create(
-        builder, loc, cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+  auto toValue = [&](OpFoldResult size) {
+    return getValueOrCreateConstantIndexOp(builder, loc, size);
   };
   // A static size is what the result's own type has.
   ShapedType blocks = getOutType(0);
@@ -404,11 +480,14 @@ SHARDQ_TWO_FORM_EFFECTS(GatheredSlotsOp)
 SHARDQ_TWO_FORM_EFFECTS(GatheredTableOp)
 #undef SHARDQ_TWO_FORM_EFFECTS
 
-void GatherKvFinishOp::getEffects(Effects &effects) {
-  getPeerEffects(effects);
-  getTwoFormEffects(*this, effects);
-}
-
-Speculation::Speculatability GatherKvFinishOp::getSpeculatability() {
-  return Speculation::NotSpeculatable;
-}
+#define SHARDQ_COLLECTIVE_EFFECTS(OP)                                          \
+  void OP::getEffects(Effects &effects) {                                      \
+    getPeerEffects(effects);                                                   \
+    getTwoFormEffects(*this, effects);                                         \
+  }                                                                            \
+  Speculation::Speculatability OP::getSpeculatability() {                      \
+    return Speculation::NotSpeculatable;                                       \
+  }
+SHARDQ_COLLECTIVE_EFFECTS(GatherRowsOp)
+SHARDQ_COLLECTIVE_EFFECTS(GatherKvFinishOp)
+#undef SHARDQ_COLLECTIVE_EFFECTS

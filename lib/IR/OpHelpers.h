@@ -74,6 +74,11 @@ LogicalResult verifyExchangeHeads(Operation *op,
 LogicalResult verifyGatherShapes(Operation *op, ValueRange sources,
                                  StringRef resultName, ShapedType result);
 
+/// Rows as those of `source`, of `gather_rows` and its `push`: one element type
+/// and one static shape behind dimension 0.
+LogicalResult verifySameRows(Operation *op, StringRef name, ShapedType rows,
+                             ShapedType source);
+
 /// Sources of `gather_kv_start` and its `push`; `width` becomes the values of a
 /// gathered row.
 LogicalResult verifyGatheredSources(Operation *op, ValueRange sources,

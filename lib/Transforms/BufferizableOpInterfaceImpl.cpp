@@ -92,6 +92,7 @@ struct TwoFormModel : ReadingModel<TwoFormModel<OpTy>, OpTy> {
     Attribute space;
     if constexpr (std::is_same_v<OpTy, ExchangeOp> ||
                   std::is_same_v<OpTy, GatherQueryOp> ||
+                  std::is_same_v<OpTy, GatherRowsOp> ||
                   std::is_same_v<OpTy, GatherKvFinishOp>)
       space = SymmetricAttr::get(op->getContext(), typed.getMeshAttr());
     SmallVector<Value> outs, replacements;
@@ -157,6 +158,7 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);
     GatherQueryOp::attachInterface<TwoFormModel<GatherQueryOp>>(*context);
     CombineLseOp::attachInterface<TwoFormModel<CombineLseOp>>(*context);
+    GatherRowsOp::attachInterface<TwoFormModel<GatherRowsOp>>(*context);
     GatherBlocksOp::attachInterface<TwoFormModel<GatherBlocksOp>>(*context);
     GatherKvFinishOp::attachInterface<TwoFormModel<GatherKvFinishOp>>(*context);
     GatheredSlotsOp::attachInterface<TwoFormModel<GatheredSlotsOp>>(*context);

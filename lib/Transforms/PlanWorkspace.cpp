@@ -178,7 +178,11 @@ int64_t Planner::getCapacity(CollectiveOpInterface op) {
   case Direction::ScatterHeads:
     return maxTokens * ranks;
   case Direction::GatherRows: {
-    int64_t blockSize = cast<GatherKvFinishOp>(*op).getStart().getBlockSize();
+    auto finish = dyn_cast<GatherKvFinishOp>(*op);
+    // Chunks of a request are padded by fewer than two rows a rank.
+    if (!finish)
+      return (maxTokens + 2 * maxRequests) * ranks;
+    int64_t blockSize = finish.getStart().getBlockSize();
     int64_t rows;
     if (llvm::MulOverflow(getGatheredBlocks(ranks, blockSize) * ranks,
                           blockSize, rows))
@@ -396,6 +400,8 @@ void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
     sources = exchange.getSources();
   else if (merge)
     sources = {merge.getPartial(), merge.getPartialLse()};
+  else if (auto gather = dyn_cast<GatherRowsOp>(*op))
+    sources = {gather.getSource()};
   else
     sources = cast<GatherQueryOp>(*op).getSources();
   auto *channel = channels.find(getKey(op));

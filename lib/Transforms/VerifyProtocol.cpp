@@ -46,21 +46,51 @@ static LogicalResult expectNext(PushOp push, Operation *next) {
   return diag;
 }
 
+/// What concerns the exchange of `op`, nearest before it in its block.
+static Operation *findPreviousPart(Operation *op, uint32_t channel,
+                                   uint32_t exchange) {
+  auto concerns = [&](auto part) {
+    return part.getChannel() == channel && part.getExchange() == exchange;
+  };
+  while ((op = op->getPrevNode())) {
+    bool found = llvm::TypeSwitch<Operation *, bool>(op)
+                     .Case<PushOp, SignalOp, WaitOp>(concerns)
+                     .Default(false);
+    if (found)
+      return op;
+  }
+  return nullptr;
+}
+
+/// A push of the rows of blocks: its wait may stand further below.
+static bool isInParts(PushOp push) { return bool(push.getBlocks()); }
+
+/// The wait of a push in parts, or one of the same direction without a push.
+static bool isInParts(WaitOp wait) {
+  if (wait.getDirection() != Direction::GatherRows)
+    return false;
+  Operation *part = wait;
+  while ((part = findPreviousPart(part, wait.getChannel(), wait.getExchange())))
+    if (auto push = dyn_cast<PushOp>(part))
+      return isInParts(push);
+  return true;
+}
+
 /// The wait of a push of KV rows: others may stand before it, but no other
 /// gather and nothing on its channel.
 static FailureOr<Operation *> findGatherWait(PushOp push, Operation *signal) {
   ExchangeSchedule others(
       push->getParentOfType<ModuleOp>(), [&](Operation *op) -> ChannelUse {
         auto other = dyn_cast<PushOp>(op);
-        if (!other || (other.getDirection() != Direction::GatherRows &&
-                       other.getChannel() != push.getChannel()))
+        if (!other ||
+            (!isInParts(other) && other.getChannel() != push.getChannel()))
           return {};
         return {0, {}};
       });
   Operation *op = signal->getNextNode();
   for (; op; op = op->getNextNode()) {
     auto wait = dyn_cast<WaitOp>(op);
-    if (wait && wait.getDirection() == Direction::GatherRows)
+    if (wait && isInParts(wait))
       break;
     if (!others.containsExchange(op))
       continue;
@@ -131,7 +161,7 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   if (failed(expectNext<SignalOp>(push, signal)))
     return failure();
   Operation *wait = nextProtocolOp(signal, schedule);
-  if (push.getDirection() == Direction::GatherRows) {
+  if (isInParts(push)) {
     FailureOr<Operation *> found = findGatherWait(push, signal);
     if (failed(found))
       return failure();
@@ -172,18 +202,7 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
 /// The part of the wait's gather that stands before it: its signal, unless
 /// something else that concerns the exchange lies between.
 static Operation *findGatherPart(WaitOp wait) {
-  for (Operation *op = wait->getPrevNode(); op; op = op->getPrevNode()) {
-    auto concerns = [&](auto part) {
-      return part.getChannel() == wait.getChannel() &&
-             part.getExchange() == wait.getExchange();
-    };
-    bool found = llvm::TypeSwitch<Operation *, bool>(op)
-                     .Case<PushOp, SignalOp, WaitOp>(concerns)
-                     .Default(false);
-    if (found)
-      return op;
-  }
-  return nullptr;
+  return findPreviousPart(wait, wait.getChannel(), wait.getExchange());
 }
 
 /// A signal or wait that no push precedes.
@@ -191,8 +210,7 @@ static LogicalResult verifyNotAlone(Operation *op) {
   Operation *previous = op->getPrevNode();
   while (previous && !isa<PushOp, SignalOp, WaitOp>(previous))
     previous = previous->getPrevNode();
-  if (auto wait = dyn_cast<WaitOp>(op);
-      wait && wait.getDirection() == Direction::GatherRows)
+  if (auto wait = dyn_cast<WaitOp>(op); wait && isInParts(wait))
     previous = findGatherPart(wait);
   bool expected = isa<SignalOp>(op) ? isa_and_present<PushOp>(previous)
                                     : isa_and_present<SignalOp>(previous);
@@ -237,12 +255,12 @@ static LogicalResult verifyProtocol(ModuleOp module) {
     };
     if (auto push = dyn_cast<PushOp>(op)) {
       ChannelUse use = getUse(push);
-      if (push.getDirection() == Direction::GatherRows)
+      if (isInParts(push))
         use.part = Part::Start;
       return use;
     }
     auto wait = dyn_cast<WaitOp>(op);
-    if (!wait || wait.getDirection() != Direction::GatherRows)
+    if (!wait || !isInParts(wait))
       return {};
     ChannelUse use = getUse(wait);
     use.part = Part::Finish;

@@ -52,48 +52,6 @@ func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %o: memref<?x2x16xbf1
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%t: memref<?x?xi32>, %n: memref<?xi32>, %c: memref<1xi32>) {
-  // expected-error @+1 {{'shardq.gather_blocks' op has no form on the GPU}}
-  shardq.gather_blocks %t lengths(%n) over @ranks "tp" outs(%n, %t, %c) {block_size = 4 : i64, interleave = 4 : i64}
-      : (memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%t: memref<?x?xi32>, %c: memref<1xi32>) {
-  // expected-error @+1 {{'shardq.gathered_table' op has no form on the GPU}}
-  shardq.gathered_table %t, %c over @ranks "tp" outs(%t) {block_size = 4 : i64, interleave = 4 : i64}
-      : (memref<?x?xi32>, memref<1xi32>, memref<?x?xi32>) -> ()
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%i: memref<?x4xi32>, %t: memref<?x?xi32>, %c: memref<1xi32>, %n: memref<?xi32>) {
-  // expected-error @+1 {{'shardq.gathered_slots' op has no form on the GPU}}
-  shardq.gathered_slots %i blocks(%t, %c) rows(%n) over @ranks "tp" outs(%i) {block_size = 4 : i64, interleave = 4 : i64}
-      : (memref<?x4xi32>, memref<?x?xi32>, memref<1xi32>, memref<?xi32>, memref<?x4xi32>) -> ()
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%n: memref<?xi32>, %c: memref<1xi32>, %d: index) {
-  // expected-error @+1 {{'shardq.gather_gate' op has no form on the GPU}}
-  %g = shardq.gather_gate %n blocks(%c) decodes(%d) over @ranks "tp" {block_size = 4 : i64} : memref<?xi32>, memref<1xi32>
-  scf.if %g {
-    memref.copy %n, %n : memref<?xi32> to memref<?xi32>
-  }
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
 func.func @f(%kv: memref<?x8xf32>, %n: memref<?xi32>, %c: memref<1xi32>, %out: memref<?x8xf32, #shardq.symmetric<@ranks>>) {
   // expected-error @+1 {{'shardq.gather_kv_start' op has no form on the GPU}}
   %h = shardq.gather_kv_start(%kv) blocks(%n, %c) over @ranks "tp" {block_size = 4 : i64}
@@ -104,10 +62,40 @@ func.func @f(%kv: memref<?x8xf32>, %n: memref<?xi32>, %c: memref<1xi32>, %out: m
 
 // -----
 
+// Their bytes are read 16 at a time.
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%kv: memref<?x8xf32>, %n: memref<?xi32>, %inbox: memref<?x8xf32, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{'shardq.push' op of gather_rows has no form on the GPU}}
+func.func @f(%kv: memref<?x8xf32, strided<[?, ?]>>, %n: memref<?xi32>, %inbox: memref<?x8xf32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op has a buffer of type 'memref<?x8xf32, strided<[?, ?]>>', expected a last stride of 1}}
   shardq.push gather_rows(%kv) blocks(%n) into(%inbox) over @ranks "tp" channel 0 exchange 0 {block_size = 4 : i64, capacity = 8 : i64}
-      : (memref<?x8xf32>), memref<?xi32>, memref<?x8xf32, #shardq.symmetric<@ranks>>
+      : (memref<?x8xf32, strided<[?, ?]>>), memref<?xi32>, memref<?x8xf32, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+// A gate reads what the blocks that it counts have written.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%t: memref<?x?xi32>, %n: memref<?xi32>, %c: memref<1xi32>, %d: index) {
+  %c0 = arith.constant 0 : index
+  // expected-note @+1 {{it was loaded here}}
+  %0 = memref.load %c[%c0] : memref<1xi32>
+  %1 = arith.index_cast %0 : i32 to index
+  shardq.gather_blocks %t lengths(%n) over @ranks "tp" outs(%n, %t, %c) {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  // expected-error @+1 {{'shardq.gather_gate' op needs a value that only the device knows, from memory that has been written since}}
+  %g = shardq.gather_gate %n blocks(%c) decodes(%1) over @ranks "tp" {block_size = 4 : i64} : memref<?xi32>, memref<1xi32>
+  scf.if %g {
+    memref.copy %n, %n : memref<?xi32> to memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%s: memref<?x8xbf16>, %x: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op of gather_rows has no form on the GPU}}
+  shardq.push gather_rows(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
   return
 }

@@ -28,6 +28,22 @@ func.func @calls(%a: memref<?x8xbf16>, %b: memref<?x4xbf16>, %blocks: memref<?xi
   return
 }
 
+// Rows without blocks: the rows of a member stand behind those of the one before it, whatever sizes promise.
+// CHECK-LABEL: func.func @rows
+func.func @rows(%a: memref<?x8xbf16>, %b: memref<?x2x4xi8>, %inboxa: memref<?x8xbf16, #shardq.symmetric<@ranks>>,
+                %inboxb: memref<?x2x4xi8, #shardq.symmetric<@ranks>>) {
+  // CHECK: call @[[FLAT:shardq_push_8_8_bf16]](
+  // CHECK: call @[[FLAT]](
+  // CHECK: call @shardq_push_2x4_2x4(
+  shardq.push gather_rows(%a) into(%inboxa) over @ranks "dcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.push gather_rows(%a) into(%inboxa) over @ranks "dcp" channel 0 exchange 1 {capacity = 64 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.push gather_rows(%b) into(%inboxb) over @ranks "dcp" channel 0 exchange 2 {capacity = 64 : i64}
+      : (memref<?x2x4xi8>), memref<?x2x4xi8, #shardq.symmetric<@ranks>>
+  return
+}
+
 // The place in the group and the number in the mesh differ; rows outside the cache are not read.
 // CHECK: func.func private @[[PUSH]](
 // CHECK-DAG: shardq.rank over @ranks{{$}}
@@ -41,3 +57,8 @@ func.func @calls(%a: memref<?x8xbf16>, %b: memref<?x4xbf16>, %blocks: memref<?xi
 
 // CHECK: func.func private @[[SLOTS]](
 // CHECK: arith.remui
+
+// CHECK: func.func private @[[FLAT]](
+// CHECK: arith.divui
+// CHECK: arith.minsi
+// CHECK: shardq.peer_view

@@ -109,6 +109,47 @@ class Merge:
     merged: str = ""  # type of the merged LSE, if there is one
 
 
+@dataclass(frozen=True)
+class Rows:
+    name: str
+    ranks: int
+    block: int
+    stride: int = 0
+    parts: tuple = (512, 64)  # widths of the sources
+    element: str = "bf16"
+    mesh: int = 1  # ranks from one member to the next
+    capacity: int = 48  # rows of each rank
+    carried: int = 32  # rows between two ranks, where NCCL carries them
+
+
+@dataclass(frozen=True)
+class Blocks:
+    name: str
+    ranks: int
+    interleave: int
+    block: int
+    null: int = 0
+
+
+@dataclass(frozen=True)
+class Gathered:
+    name: str
+    width: int  # 0 for one that the type leaves open
+    ranks: int
+    interleave: int = 1
+    block: int = 64
+    slot: str = "i32"
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    ranks: int
+    interleave: int
+    block: int
+
+
 ATTENTION = [
     # The models' shapes, with everything that is optional.
     Attention("mla_h1", 1, lse="e"),
@@ -224,6 +265,48 @@ MERGE = [
 ]
 
 
+ROWS = [
+    Rows("gather_rows_dcp2", 2, 8, parts=(576,)),
+    Rows("gather_rows_dcp4_two", 4, 4, stride=7, mesh=2),
+    Rows("gather_rows_dcp3_one", 3, 1),
+    Rows("gather_rows_dcp8_bytes", 8, 2, parts=(656,), element="i8", capacity=16, carried=16),
+    Rows("gather_rows_dcp2_odd_bytes", 2, 5, stride=6, parts=(7,), element="i8"),
+    Rows("gather_rows_dcp2_odd", 2, 3, parts=(5, 2), element="f32"),
+    Rows("gather_rows_dcp2_far", 2, 2, stride=1 << 32, parts=(40,), element="f16"),
+    Rows("gather_rows_dcp1", 1, 4, parts=(32, 16)),
+    Rows("gather_rows_dcp2_wide", 2, 2, parts=(20000, 16), capacity=8, carried=8),
+]
+
+BLOCKS = [
+    Blocks("gather_blocks_8_64", 8, 64, 64),
+    Blocks("gather_blocks_4_1", 4, 1, 16, null=-1),
+    Blocks("gather_blocks_2_256", 2, 256, 64, null=5),
+    Blocks("gather_blocks_1", 1, 3, 1),
+    Blocks("gather_blocks_most", 256, 2147483647, 2147483647),
+    Blocks("gather_blocks_large", 2, 1 << 30, 1 << 32),
+]
+
+GATHERED = [
+    Gathered("gather_slots_5", 5, 2, 4, 4),
+    Gathered("gather_slots_2048", 2048, 8, 64),
+    Gathered("gather_slots_2048_alone", 2048, 2, 16, counts=False),
+    Gathered("gather_slots_2048_i64", 2048, 4, 64, slot="i64"),
+    Gathered("gather_slots_2051", 2051, 3, 2, 6),
+    Gathered("gather_slots_2051_i64", 2051, 3, 15, 5, slot="i64", counts=False),
+    Gathered("gather_slots_5000", 5000, 2, 128),
+    Gathered("gather_slots_5001_i64", 5001, 7, 9, 3, slot="i64"),
+    Gathered("gather_slots_any", 0, 5, 3, 9),
+    Gathered("gather_slots_large", 40, 2, 1 << 30, 1 << 32, slot="i64"),
+]
+
+TABLES = [
+    Table("gather_table_4", 4, 64, 64),
+    Table("gather_table_2_runs", 2, 256, 64),
+    Table("gather_table_3", 3, 12, 4),
+    Table("gather_table_1", 1, 5, 5),
+]
+
+
 def strided(element, *sizes):
     """A memref type of which only the last stride is known."""
     dims = "x".join(str(size) for size in sizes)
@@ -333,6 +416,22 @@ def group(case):
             f"({', '.join(sources)}), {inbox}\n  return\n}}\n")
 
 
+def rows(case):
+    ranks = f"@{case.name}_ranks"
+    sources = [strided(case.element, "?", width) for width in case.parts]
+    inbox = f"memref<?x{sum(case.parts)}x{case.element}, #shardq.symmetric<{ranks}>>"
+    names = [f"%q{i}" for i in range(len(sources))]
+    arguments = ", ".join(f"{n}: {t}" for n, t in
+                          zip([*names, "%blocks", "%inbox"], [*sources, "memref<?xi32>", inbox]))
+    stride = f", block_stride_rows = {case.stride} : i64" if case.stride else ""
+    return (f'shardq.mesh {ranks} ["dcp" = {case.ranks}, "other" = {case.mesh}]\n'
+            f"func.func @{case.name}({arguments}) attributes {{carried = {case.carried} : i64}} {{\n"
+            f"  shardq.push gather_rows({', '.join(names)}) blocks(%blocks) into(%inbox) over "
+            f'{ranks} "dcp" channel 0 exchange 0 {{block_size = {case.block} : i64{stride}, '
+            f"capacity = {case.capacity * case.ranks} : i64}} : "
+            f"({', '.join(sources)}), memref<?xi32>, {inbox}\n  return\n}}\n")
+
+
 def mesh(case):
     return f'shardq.mesh @{case.name}_ranks ["dcp" = {case.ranks}]\n'
 
@@ -386,6 +485,41 @@ def filter_(case):
         f'{text} over @{case.name}_ranks "dcp" outs({outs}) {{{", ".join(attributes)}}}')
 
 
+def blocks(case):
+    operands = [("table", strided("i32", "?", "?")), ("lengths", strided("i32", "?")),
+                ("blocks", strided("i32", "?")), ("inverse", strided("i32", "?", "?")),
+                ("count", "memref<1xi32>")]
+    return mesh(case) + function(
+        case.name, operands, f'shardq.gather_blocks %table lengths(%lengths) over '
+        f'@{case.name}_ranks "dcp" outs(%blocks, %inverse, %count) '
+        f"{{interleave = {case.interleave} : i64, block_size = {case.block} : i64, "
+        f"null_block = {case.null} : i32}}")
+
+
+def gathered(case):
+    width = case.width or "?"
+    operands = [("indices", strided("i32", "?", width)), ("inverse", strided("i32", "?", "?")),
+                ("count", "memref<1xi32>"), ("req", strided("i32", "?")),
+                ("slots", strided(case.slot, "?", width))]
+    outs = "%slots"
+    if case.counts:
+        operands.append(("counts", strided("i32", "?")))
+        outs += ", %counts"
+    return mesh(case) + function(
+        case.name, operands, f"shardq.gathered_slots %indices blocks(%inverse, %count) rows(%req) "
+        f'over @{case.name}_ranks "dcp" outs({outs}) {{interleave = {case.interleave} : i64, '
+        f"block_size = {case.block} : i64}}")
+
+
+def table(case):
+    operands = [("inverse", strided("i32", "?", "?")), ("count", "memref<1xi32>"),
+                ("table", strided("i32", "?", "?"))]
+    return mesh(case) + function(
+        case.name, operands, f"shardq.gathered_table %inverse, %count over @{case.name}_ranks "
+        f'"dcp" outs(%table) {{interleave = {case.interleave} : i64, '
+        f"block_size = {case.block} : i64}}")
+
+
 def bytes_of(element):
     return 4 if element == "f32" else 1 if element in ("i8", "f8E4M3FN") else 2
 
@@ -410,7 +544,8 @@ def main():
     prefix = (sys.argv[1:] or [""])[0]
     for write, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
                          (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
-                         (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE)):
+                         (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
+                         (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES)):
         for case in cases:
             if case.name.startswith(prefix):
                 print(write(case))

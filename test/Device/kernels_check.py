@@ -849,6 +849,38 @@ def times(suite):
         table.append((f"{name} rows={rows}", f"{1000 * ms:.2f} us",
                       f"{2 * rows * case.width * 4 / ms / 1e6:.0f} GB/s"))
 
+    def blocks(name, requests, width):
+        case = {c.name: c for c in cases.BLOCKS}[name]
+        table_ = torch.randperm(requests * width, device="cuda").to(torch.int32)
+        table_ = table_.reshape(requests, width).contiguous()
+        lengths = torch.full((requests,), width * case.ranks * case.block, dtype=torch.int32,
+                             device="cuda")
+        list_, inverse = torch.empty_like(table_.reshape(-1)), torch.empty_like(table_)
+        count = torch.empty(1, dtype=torch.int32, device="cuda")
+        words = [x for t in (table_, lengths, list_, inverse, count) for x in describe(t)]
+
+        def run():
+            suite.launch(f"{name}_list", 1, words)
+            suite.launch(f"{name}_inverse", -(-requests * width // 256), words)
+
+        ms = measure(run)
+        table.append((f"{name} table={requests}x{width}", f"{1000 * ms:.2f} us",
+                      f"{requests * width / ms / 1e6:.2f} G/s"))
+
+    def gathered(name, rows, positions):
+        case = {c.name: c for c in cases.GATHERED}[name]
+        indices = torch.stack([torch.randperm(positions, device="cuda")[:case.width]
+                               for _ in range(rows)]).to(torch.int32).sort(1).values.contiguous()
+        width = -(-positions // (case.block * case.ranks))
+        inverse = torch.randperm(width, device="cuda").to(torch.int32)[None].contiguous()
+        count = torch.full((1,), width, dtype=torch.int32, device="cuda")
+        req = torch.zeros(rows, dtype=torch.int32, device="cuda")
+        slots, counts = torch.empty_like(indices), torch.empty_like(req)
+        words = [x for t in (indices, inverse, count, req, slots, counts) for x in describe(t)]
+        ms = measure(lambda: suite.launch(name, rows, words))
+        table.append((f"{name} rows={rows}", f"{1000 * ms:.2f} us",
+                      f"{2 * rows * case.width * 4 / ms / 1e6:.0f} GB/s"))
+
     def merge(name, rows):
         case = {c.name: c for c in cases.MERGE}[name]
         inbox = torch.randn(case.ranks * rows, case.heads, case.value + 8, device="cuda",
@@ -867,6 +899,8 @@ def times(suite):
     for run, *args in (
             *((filter_, name, rows, 32768) for name in ("filter_2048", "filter_2048_one")
               for rows in (1, 128, 8192)),
+            *((gathered, "gather_slots_2048", rows, 32768) for rows in (1, 128, 8192)),
+            *((blocks, "gather_blocks_8_64", *shape) for shape in ((1, 64), (32, 256), (256, 640))),
             *((merge, "merge_2_h32", rows) for rows in (1, 128, 4096)),
             *((merge, "merge_8", rows) for rows in (1, 128, 4096)),
             (attention, "mla_h128", 512, 2048, 32768),
@@ -1104,6 +1138,346 @@ def group_checks(suite):
         suite.check(f"{case.name}: strided", group_check(suite, case, 3, gaps=True))
         suite.check(f"{case.name}: unaligned",
                     group_check(suite, case, 2, shift=BITS[case.element]().itemsize))
+
+
+# --- Gathered KV ------------------------------------------------------------------
+
+
+def rows_check(suite, case, entries, held=None, num_rows=50, gaps=False, shift=0, listed=None):
+    """`entries` are the list of blocks, of which `held` are gathered, `listed` at most."""
+
+    def body(rng):
+        where = suite.where
+        ranks, dtype = case.ranks, BITS[case.element]
+        size, width, stride = dtype().itemsize, sum(case.parts), case.stride or case.block
+        count = len(entries) if held is None else held
+        own = count * case.block
+        shape = (ranks * own, width)
+        assert own <= case.capacity and own <= case.carried, "the case is too small"
+        heap = (case.capacity * ranks * width * size + 255) // 256 * 256
+        data, sources = [], []
+        for _ in range(ranks):
+            parts = [rng.integers(0, 1 << (8 * size), (num_rows, w), np.uint64).astype(dtype)
+                     for w in case.parts]
+            data.append(np.concatenate(parts, 1))
+            sources.append([Buffer(where, part, [16 * 3] if gaps else None, shift)
+                            for part in parts])
+        blocks = Buffer(where, np.array(entries[:listed], np.int32))
+        untouched = np.full(heap * ranks * case.mesh, 0xEE, np.uint8)
+        heaps = [where.upload(untouched) for _ in range(2)]
+        boxes = [Buffer(where, np.full((ranks * case.carried, width), 0xAB, dtype))
+                 for _ in range(ranks)]
+
+        def launch(kernel, member, base, extra):
+            rank = member * case.mesh
+            context = where.upload(np.array([rank, heap], np.int64))
+            words = [word for source in sources[member] for word in source.words()]
+            words += [*memref(blocks.address, blocks.shape), *memref(base + rank * heap, shape)]
+            suite.launch(f"{case.name}_{kernel}", max(own, 1),
+                         [*words, rank, member, context, shape[0], *extra])
+
+        def plain(buffer):
+            return memref(buffer.address, buffer.shape)
+
+        known = min(count, len(entries[:listed])) * case.block
+        for member in range(ranks):
+            launch("push", member, heaps[0], [])
+            launch("pack", member, heaps[1], plain(boxes[member]))
+        sent = [box.fetch().reshape(ranks, case.carried, width) for box in boxes]
+        for to in range(ranks):
+            landing = np.full((ranks, case.carried, width), 0xCD, dtype)
+            for source in range(ranks):
+                if source != to:
+                    landing[source, :known] = sent[source][to, :known]
+            assert (sent[to][to] == 0xAB).all(), "own rows are in the outbox"
+            assert (sent[to][:, known:] == 0xAB).all(), "the outbox holds more than is sent"
+            launch("unpack", to, heaps[1],
+                   plain(Buffer(where, landing.reshape(ranks * case.carried, width))))
+        pushed, carried = (where.download(base, untouched) for base in heaps)
+
+        expected = untouched.copy()
+        for to in range(ranks):
+            begin = to * case.mesh * heap
+            inbox = expected[begin:begin + shape[0] * width * size].view(dtype).reshape(shape)
+            for source in range(ranks):
+                for j, entry in enumerate(entries[:listed][:count]):
+                    for s in range(case.block):
+                        row = entry * stride + s
+                        inbox[source * own + j * case.block + s] = (
+                            data[source][row] if 0 <= row < num_rows else 0)
+        for name, found in (("pushed", pushed), ("carried", carried)):
+            assert (found == expected).all(), (
+                f"{(found != expected).sum()} of {len(found)} bytes {name} are wrong, the first "
+                f"at {(found != expected).argmax()} of {heap} a rank")
+
+    return body
+
+
+def rows_checks(suite):
+    for case in cases.ROWS:
+        most = min(case.capacity, case.carried) // case.block
+        stride = case.stride or case.block
+        last = 49 // stride  # has rows behind the sources
+        inside = max(last - 1, 0)
+        some = [(7 * i + 1) % (inside + 1) for i in range(min(most, 5))]
+        size = BITS[case.element]().itemsize
+
+        def check(label, *args, case=case, **options):
+            suite.check(f"{case.name}: {label}", rows_check(suite, case, *args, **options))
+
+        check("blocks", some)
+        check("all that fit", [i % (inside + 1) for i in range(most)])
+        check("more in the list", some + [-1, -1], held=len(some))
+        check("none", [0, 1], held=0)
+        check("rows that no source has", [last, 0, last + 1, (1 << 31) - 1, -1, inside][:most])
+        check("no source rows", some, num_rows=0)
+        check("the list ends before", some, listed=1)
+        check("strided", some, gaps=True)
+        check("unaligned", some[:2], shift=size)
+
+
+def blocks_reference(case, table, lengths):
+    """The list, where entries stand in it, and how many there are."""
+    requests = min(len(table), len(lengths))
+    gathered = np.zeros(table.shape, bool)
+    for i in range(requests):
+        n = max(int(lengths[i]), 0)
+        rest = n % (case.ranks * case.interleave)
+        tokens = n // (case.ranks * case.interleave) * case.interleave + min(rest, case.interleave)
+        gathered[i, :-(-tokens // case.block)] = True
+    gathered &= (table >= 0) & (table != case.null)
+    found = np.unique(table[gathered])
+    blocks = np.full(table.size, -1, np.int64)
+    blocks[:len(found)] = found
+    inverse = np.where(gathered, np.searchsorted(found, table), -1)
+    return blocks, inverse, len(found)
+
+
+def blocks_check(suite, case, make, gap=0, repeat=0, expected=None):
+    def body(rng):
+        where = suite.where
+        table, lengths = make(rng)
+        blocks = Buffer(where, np.full(table.size, 77, np.int32))
+        inverse = Buffer(where, np.full(table.shape, 77, np.int32), [gap])
+        count = Buffer(where, np.full(1, 77, np.int32))
+        words = [*Buffer(where, table, [gap]).words(), *Buffer(where, lengths).words(),
+                 *blocks.words(), *inverse.words(), *memref(count.address, (1,))]
+        want = blocks_reference(case, table, lengths)
+        if expected is not None:
+            assert all(np.array_equal(a, b) for a, b in zip(want, expected)), (
+                f"the reference is wrong: {want}")
+        for again in range(1 + repeat):
+            for buffer in (blocks, inverse, count):
+                buffer.refill()
+            suite.launch(f"{case.name}_list", 1, words)
+            suite.launch(f"{case.name}_inverse", table.size, words)
+            for name, buffer, numbers in zip(("blocks", "inverse", "count"),
+                                             (blocks, inverse, count), want):
+                wrong = buffer.fetch() != numbers
+                assert not wrong.any(), (
+                    f"{wrong.sum()} of {name} are wrong: {buffer.fetch()[wrong][:9]}")
+
+    return body
+
+
+def blocks_checks(suite):
+    big = suite.where.is_device
+
+    def fixed(table, lengths):
+        return lambda rng: (np.array(table, np.int32), np.array(lengths, np.int32))
+
+    by_name = {case.name: case for case in cases.BLOCKS}
+    suite.check("gather_blocks_8_64: golden", blocks_check(
+        suite, by_name["gather_blocks_8_64"], fixed([[1, 2, 3, 4], [5, 6, 1, 2]], [4 * 512] * 2),
+        expected=([1, 2, 3, 4, 5, 6, -1, -1], [[0, 1, 2, 3], [4, 5, 0, 1]], 6)))
+    for case in cases.BLOCKS:
+        span = min(case.ranks * max(case.interleave, case.block), (1 << 31) // 40)
+
+        def ragged(rng, requests=5, width=40, most=300, span=span):
+            table = rng.integers(0, most, (requests, width)).astype(np.int32)
+            table[rng.random(table.shape) < 0.1] = rng.integers(-9, 0)
+            lengths = rng.integers(0, (width - 1) * span, requests)
+            lengths[0] = 0
+            return table, lengths.astype(np.int32)
+
+        def far(rng):
+            table, lengths = ragged(rng)
+            table.reshape(-1)[::3] = np.resize(
+                [0, (1 << 18) - 1, 1 << 18, (1 << 31) - 1, (1 << 31) - (1 << 18), 1 << 30], 67)
+            return table, np.full_like(lengths, (1 << 31) - 1)
+
+        def all_alike(rng):
+            return np.full((4, 9), 7, np.int32), np.full(4, (1 << 31) - 1, np.int32)
+
+        def fewer_lengths(rng):
+            table, lengths = ragged(rng)
+            return table, np.array([*lengths[1:3], (1 << 31) - 1][:3], np.int32)
+
+        def nothing(rng):
+            table, lengths = ragged(rng)
+            return table, np.array([0, -1, -(1 << 31), 0, 0], np.int32)
+
+        check = lambda label, make, case=case, **options: suite.check(
+            f"{case.name}: {label}", blocks_check(suite, case, make, **options))
+        check("ragged", ragged)
+        check("strided", ragged, gap=3)
+        check("far apart", far)
+        check("one block", all_alike)
+        check("requests without a length", fewer_lengths)
+        check("no tokens", nothing)
+        check("no requests", fixed(np.zeros((0, 7)), []))
+        check("no columns", fixed(np.zeros((3, 0)), [5, 5, 5]))
+        check("many", lambda rng, make=ragged: make(
+            rng, requests=300 if big else 40, width=700 if big else 120,
+            most=60000 if big else 9000), repeat=3 if big else 0)
+
+
+def gathered_reference(case, indices, inverse, count, req):
+    t = indices.astype(np.int64)
+    run = t // case.interleave
+    local = run // case.ranks * case.interleave + t % case.interleave
+    block, request = local // case.block, np.broadcast_to(req[:, None], t.shape).astype(np.int64)
+    valid = (t >= 0) & (request >= 0) & (request < len(inverse)) & (block < inverse.shape[1])
+    entry = np.full(t.shape, -1, np.int64)
+    entry[valid] = inverse[request[valid], block[valid]]
+    slot = (run % case.ranks * count + entry) * case.block + local % case.block
+    valid &= entry >= 0
+    if case.slot == "i32":
+        valid &= slot < 1 << 31
+    return np.where(valid, slot, -1), valid.sum(1)
+
+
+def gathered_check(suite, case, rows, make=None, gap=0, shift=0, alias=False, repeat=0,
+                   expected=None):
+    """A check; `make` changes the inputs in place."""
+
+    def body(rng):
+        where = suite.where
+        width = case.width or 301
+        requests, blocks = 5, 70
+        reach = min(60 * case.block * case.ranks, (1 << 31) - 1)
+        given = rng.integers(0, reach, (rows, width)).astype(np.int32)
+        given[rng.random(given.shape) < 0.1] = -1
+        given[rng.random(given.shape) < 0.02] = (1 << 31) - 1
+        inverse = rng.integers(0, 97, (requests, blocks)).astype(np.int32)
+        inverse[rng.random(inverse.shape) < 0.1] = -1
+        inputs = dict(indices=given, inverse=inverse, count=np.array([97], np.int32),
+                      req=rng.integers(0, requests, rows).astype(np.int32))
+        if make:
+            make(inputs)
+        given = inputs["indices"]
+        source = Buffer(where, given, [gap], shift)
+        slots = source
+        if not alias:
+            slots = Buffer(where, np.full(given.shape, 77, "i4" if case.slot == "i32" else "i8"),
+                           [gap], shift * (2 if case.slot == "i64" else 1))
+        counts = Buffer(where, np.full(rows, 77, np.int32))
+        count = Buffer(where, inputs["count"])
+        words = [*source.words(), *Buffer(where, inputs["inverse"], [3]).words(),
+                 *memref(count.address, (1,)), *Buffer(where, inputs["req"]).words(),
+                 *slots.words(), *(counts.words() if case.counts else [])]
+        suite.launch(case.name, rows, words)
+        got = slots.fetch()
+        want, valid = gathered_reference(case, given, inputs["inverse"], int(inputs["count"][0]),
+                                         inputs["req"])
+        if expected is not None:
+            assert (want == expected).all(), f"the reference is wrong: {want}"
+        wrong = (got != want).any(1)
+        assert not wrong.any(), (
+            f"{wrong.sum()} of {rows} rows are wrong, first {wrong.argmax()}: "
+            f"{got[wrong][0][:12]} is not {want[wrong][0][:12]}")
+        if case.counts:
+            assert (counts.fetch() == valid).all(), "counts"
+        suite.repeat(case.name, rows, words, repeat, [slots, counts] if case.counts else [slots])
+
+    return body
+
+
+def gathered_checks(suite):
+    big = suite.where.is_device
+
+    def check(case, label, *args, **options):
+        suite.check(f"{case.name}: {label}", gathered_check(suite, case, *args, **options))
+
+    def by_hand(inputs):
+        # Tokens 0..3 are rank 0's, 4..7 rank 1's, 8..11 rank 0's second block.
+        inputs.update(indices=np.array([[0, 5, 11, -1, 14]], np.int32), req=np.zeros(1, np.int32),
+                      inverse=np.array([[2, 0]], np.int32), count=np.array([3], np.int32))
+
+    def none_at_all(inputs):
+        inputs["indices"][:] = -1
+        inputs["indices"][-1] = (1 << 31) - 1
+
+    def no_request(inputs):
+        inputs["req"][:] = np.resize([-1, 5, 1 << 30, -(1 << 31)], len(inputs["req"]))
+
+    def far(inputs):
+        # What an i32 holds, and beyond.
+        inputs["count"][:] = (1 << 31) - 1
+        inputs["inverse"][:, ::2] = (1 << 31) - 1 - inputs["inverse"][:, ::2] % 3
+        inputs["inverse"][:, 1::4] = (1 << 31) // 64
+
+    check(cases.GATHERED[0], "golden", 1, make=by_hand, expected=[[8, 21, 3, -1, 14]])
+    rows = 33 if big else 5
+    for case in cases.GATHERED:
+        check(case, "ragged", rows)
+        check(case, "strided", rows, gap=4)
+        check(case, "strided, rows unaligned", 3, gap=3)
+        check(case, "unaligned", 3, shift=4)
+        if case.slot == "i32":
+            check(case, "in place of the positions", rows, alias=True)
+        check(case, "no slots", 3, make=none_at_all)
+        check(case, "no such request", 4, make=no_request)
+        check(case, "far slots", rows, make=far)
+        check(case, "no rows", 0)
+        if big:
+            check(case, "20 runs, several grids", 300, repeat=20)
+
+
+def table_check(suite, case, requests, width, count=9, gap=0, shift=0, promised=0, expected=None):
+    """`promised` requests of the table, beyond those of the inverse."""
+
+    def body(rng):
+        where = suite.where
+        inverse = rng.integers(-2, max(min(count, 1 << 20), 1), (requests, width)).astype(np.int32)
+        if expected is not None:
+            inverse[...] = np.array([[0, 1, 2, 3], [4, 5, 0, 1]])
+        columns, per_run = np.arange(width * case.ranks), case.interleave // case.block
+        run = columns // per_run
+        local = run // case.ranks * per_run + columns % per_run
+        entry = np.full((requests + promised, len(columns)), -1, np.int64)
+        entry[:requests, local < width] = inverse[:, local[local < width]]
+        want = run % case.ranks * count + entry
+        want[(entry < 0) | (want >= 1 << 31)] = -1
+        if count < 0 or count > ((1 << 31) - 1) // case.ranks:
+            want[:] = -1
+        if expected is not None:
+            assert (want == expected).all(), f"the reference is wrong: {want}"
+        table = Buffer(where, np.full(want.shape, 77, np.int32), [gap], shift)
+        number = Buffer(where, np.array([count], np.int32))
+        suite.launch(case.name, len(want), [*Buffer(where, inverse, [1]).words(),
+                                            *memref(number.address, (1,)), *table.words()])
+        wrong = table.fetch() != want
+        assert not wrong.any(), f"{wrong.sum()} entries are wrong, first {np.argwhere(wrong)[0]}"
+
+    return body
+
+
+def table_checks(suite):
+    golden = [[0, 6, 12, 18, 1, 7, 13, 19, 2, 8, 14, 20, 3, 9, 15, 21],
+              [4, 10, 16, 22, 5, 11, 17, 23, 0, 6, 12, 18, 1, 7, 13, 19]]
+    suite.check("gather_table_4: golden",
+                table_check(suite, cases.TABLES[0], 2, 4, 6, expected=golden))
+    for case in cases.TABLES:
+        for label, *args in (("entries", 5, 8), ("odd width", 5, 11), ("none", 3, 4, 0),
+                             ("no requests", 0, 4), ("no columns", 3, 0),
+                             ("most", 2, 4, ((1 << 31) - 1) // case.ranks),
+                             ("too many", 2, 4, (1 << 31) - 1), ("nonsense", 2, 4, -3)):
+            suite.check(f"{case.name}: {label}", table_check(suite, case, *args))
+        suite.check(f"{case.name}: strided", table_check(suite, case, 5, 8, gap=3))
+        suite.check(f"{case.name}: unaligned", table_check(suite, case, 5, 8, shift=4))
+        suite.check(f"{case.name}: requests that nobody has",
+                    table_check(suite, case, 2, 8, promised=3))
 
 
 # --- Slots ------------------------------------------------------------------------
@@ -1559,6 +1933,10 @@ def main():
     attention_checks(suite)
     exchange_checks(suite)
     group_checks(suite)
+    rows_checks(suite)
+    blocks_checks(suite)
+    gathered_checks(suite)
+    table_checks(suite)
     convert_checks(suite)
     for case in cases.LENGTHS:
         suite.check(f"{case.name}: any length", lengths_check(suite, case))

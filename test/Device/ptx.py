@@ -481,7 +481,11 @@ class Block:
     def do_bfe(self, parts, operands):
         value = self.get(operands[1], np.uint32)
         start, count = int(operands[2]), int(operands[3])
-        self.put(operands[0], (value >> np.uint32(start)) & np.uint32((1 << count) - 1))
+        field = (value >> np.uint32(start)) & np.uint32((1 << count) - 1)
+        if parts[1] == "s32":
+            above = np.uint32(32 - count)
+            field = ((field << above).view(np.int32) >> above.astype(np.int32)).view(np.uint32)
+        self.put(operands[0], field)
 
     def do_setp(self, parts, operands):
         kind = parts[-1]
@@ -543,16 +547,18 @@ class Block:
                    np.concatenate(pieces, 1))
 
     def do_atom(self, parts, operands):
-        if parts[1:] != ["shared", "add", "u32"]:
+        kinds = {"add": np.add, "or": np.bitwise_or, "max": np.maximum, "min": np.minimum}
+        if parts[1] != "shared" or parts[2] not in kinds or parts[3] not in ("u32", "s32", "b32"):
             raise Fault(f"unknown atomic {parts}")
+        dtype = np.int32 if parts[3] == "s32" else np.uint32
         lanes = np.nonzero(self.active)[0]
         addresses = self.address(operands[1])[lanes]
         index = self.locate("shared", addresses, 4)
         # Atomics do not race with each other: one warp in their name.
         words = index[:, 0] // 4
         self.races.touch(words * 2, np.full(len(words), 1000), True)
-        value = np.broadcast_to(self.get(operands[2], np.uint32), (self.threads,))[lanes]
-        np.add.at(self.shared[:len(self.shared) // 4 * 4].view(np.uint32), words, value)
+        value = np.broadcast_to(self.get(operands[2], dtype), (self.threads,))[lanes]
+        kinds[parts[2]].at(self.shared[:len(self.shared) // 4 * 4].view(dtype), words, value)
 
     def do_shfl(self, parts, operands):
         if int(operands[4], 0) & 0xFFFFFFFF != 0xFFFFFFFF:

@@ -1,14 +1,15 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
 // Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
-// local_lengths, filter_indices or merge_lse on buffers each, and writes the
-// PTX of their kernels with a list of how they are launched. The tests on a
-// device, which has no MLIR, and those of the PTX's meaning run what this
-// makes.
+// local_lengths, filter_indices, merge_lse, gather_blocks, gathered_slots or
+// gathered_table on buffers each, and writes the PTX of their kernels with a
+// list of how they are launched. The tests on a device, which has no MLIR, and
+// those of the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "../../lib/Conversion/GPU/ContextKernels.h"
+#include "../../lib/Conversion/GPU/GatherKernels.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -193,8 +194,9 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
                              buffer.getLayout());
     types.push_back(type);
   }
-  // This rank, its coordinate, the device context.
-  types.append(3, index);
+  // This rank, its coordinate, the device context; the inbox's rows.
+  bool ofRows = push.getDirection() == Direction::GatherRows;
+  types.append(ofRows ? 4 : 3, index);
   KernelShape shape = getExchangeShape(push);
   StringRef name = function.getName();
   if (failed(writeKernel((name + "_push").str(), types, shape,
@@ -278,6 +280,22 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
                          emitContextKernel(b, op, args);
                        });
   }
+  if (auto blocks = dyn_cast<GatherBlocksOp>(op)) {
+    if (failed(writeKernel((name + "_list").str(), types, getBlockListShape(),
+                           [&](KernelBuilder &b, ValueRange args) {
+                             emitBlockListKernel(b, blocks, args);
+                           })))
+      return failure();
+    return writeKernel((name + "_inverse").str(), types, getBlockInverseShape(),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitBlockInverseKernel(b, blocks, args);
+                       });
+  }
+  if (isa<GatheredSlotsOp, GatheredTableOp>(op))
+    return writeKernel(name, types, getGatheredShape(op),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitGatheredKernel(b, op, args);
+                       });
   return op->emitOpError("has no kernel here");
 }
 

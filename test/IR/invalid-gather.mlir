@@ -701,7 +701,7 @@ func.func @f(%s0: memref<?x8xbf16>, %b: memref<?xi32>, %inbox: memref<?x8xbf16, 
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%s0: memref<?x8xbf16>, %b: memref<?xi32>, %inbox: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{is gather_rows, expected 'blocks' and 'block_size'}}
+  // expected-error @+1 {{'blocks' and 'block_size' stand together, and 'block_stride_rows' only with them}}
   shardq.push gather_rows(%s0) into(%inbox) over @ranks "dcp" channel 0 exchange 0 {block_size = 4 : i64, capacity = 64 : i64}
       : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
   return
@@ -711,7 +711,7 @@ func.func @f(%s0: memref<?x8xbf16>, %b: memref<?xi32>, %inbox: memref<?x8xbf16, 
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%s0: memref<?x8xbf16>, %b: memref<?xi32>, %inbox: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{is gather_rows, expected 'blocks' and 'block_size'}}
+  // expected-error @+1 {{'blocks' and 'block_size' stand together, and 'block_stride_rows' only with them}}
   shardq.push gather_rows(%s0) blocks(%b) into(%inbox) over @ranks "dcp" channel 0 exchange 0 {capacity = 64 : i64}
       : (memref<?x8xbf16>), memref<?xi32>, memref<?x8xbf16, #shardq.symmetric<@ranks>>
   return
@@ -804,5 +804,195 @@ func.func @f(%s0: memref<?x8xbf16>, %b: memref<?xi32>, %inbox: memref<?x8xbf16>)
   // expected-error @+1 {{'inbox' is 'memref<?x8xbf16>', expected memory space #shardq.symmetric<@ranks>}}
   shardq.push gather_rows(%s0) blocks(%b) into(%inbox) over @ranks "dcp" channel 0 exchange 0 {block_size = 4 : i64, capacity = 64 : i64}
       : (memref<?x8xbf16>), memref<?xi32>, memref<?x8xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'blocks' and 'block_size' stand together, and 'block_stride_rows' only with them}}
+  shardq.push gather_rows(%s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {block_stride_rows = 4 : i64, capacity = 64 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x16xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{has 2 sources, expected 1 without 'blocks'}}
+  shardq.push gather_rows(%s0, %s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xbf16>, memref<?x8xbf16>), memref<?x16xbf16, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8x1xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'inbox' has rank 3, expected 2}}
+  shardq.push gather_rows(%s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xbf16>), memref<?x8x1xbf16, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8x2xbf16>, %inbox: memref<?x8x3xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'inbox' has 3 values in dimension 2, expected 2 as 'source'}}
+  shardq.push gather_rows(%s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8x2xbf16>), memref<?x8x3xbf16, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8xf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'inbox' has element type 'f16', expected 'bf16' as 'source'}}
+  shardq.push gather_rows(%s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xbf16>), memref<?x8xf16, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8xbf16>) {
+  // expected-error @+1 {{'inbox' is 'memref<?x8xbf16>', expected memory space #shardq.symmetric<@ranks>}}
+  shardq.push gather_rows(%s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16>
+  return
+}
+
+//===----------------------------------------------------------------------===//
+// gather_rows
+//===----------------------------------------------------------------------===//
+
+// -----
+
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{@ranks does not name a shardq.mesh}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{the mesh is declared here}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{mesh @ranks has no axis "dp"}}
+  %0 = shardq.gather_rows %s over @ranks "dp" : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{'result' has rank 3, expected 2}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> tensor<?x8x1xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{'result' has element type 'f32', expected 'bf16' as 'source'}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xi32>) {
+  // expected-error @+1 {{operand #0 must be}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xi32>) -> tensor<?x8xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?xbf16>) {
+  // expected-error @+1 {{operand #0 must be}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?xbf16>) -> tensor<?xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x?xbf16>) {
+  // expected-error @+1 {{'source' is 'tensor<?x?xbf16>', expected static, positive size (dimension 1)}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x?xbf16>) -> tensor<?x8xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{'result' is 'tensor<?x?xbf16>', expected static, positive size (dimension 1)}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> tensor<?x?xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{'result' has 9 values in dimension 1, expected 8 as 'source'}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> tensor<?x9xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x2x8xbf16>) {
+  // expected-error @+1 {{'result' has 7 values in dimension 2, expected 8 as 'source'}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x2x8xbf16>) -> tensor<?x2x7xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<3x8xbf16>) {
+  // expected-error @+1 {{'result' has 5 rows, expected 3 of each of 2 ranks}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<3x8xbf16>) -> tensor<5x8xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{'result' has 6 rows, expected dynamic ones as 'source'}}
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> tensor<6x8xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: tensor<?x8xbf16>) {
+  // expected-error @+1 {{has 2 results and 'outs', expects 1}}
+  %0:2 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xbf16>) -> (tensor<?x8xbf16>, tensor<?x8xbf16>)
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s: memref<?x8xbf16>, %o: memref<?x8xbf16>) {
+  // expected-error @+1 {{'outs' is 'memref<?x8xbf16>', expected memory space #shardq.symmetric<@ranks>}}
+  shardq.gather_rows %s over @ranks "pcp" outs(%o) : (memref<?x8xbf16>, memref<?x8xbf16>) -> ()
   return
 }

@@ -91,3 +91,18 @@ func.func @push(%a: memref<?x8xbf16>, %b: memref<?x4xbf16>, %blocks: memref<?xi3
   shardq.wait gather_rows rows(%rows) over @ranks "dcp" channel 0 exchange 0
   return
 }
+
+// CHECK-LABEL: func @gather_rows
+func.func @gather_rows(%a: tensor<?x8xbf16>, %b: tensor<3x2x8xi8>, %c: memref<?x8xf8E5M2>,
+                       %out: memref<?x8xf8E5M2, #shardq.symmetric<@ranks>>) {
+  // CHECK: shardq.gather_rows %{{.*}} over @ranks "dcp" : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  %0 = shardq.gather_rows %a over @ranks "dcp" : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  // CHECK: shardq.gather_rows %{{.*}} over @ranks "dcp" : (tensor<3x2x8xi8>) -> tensor<6x2x8xi8>
+  %1 = shardq.gather_rows %b over @ranks "dcp" : (tensor<3x2x8xi8>) -> tensor<6x2x8xi8>
+  // CHECK: shardq.gather_rows %{{.*}} over @ranks "tp" outs(%{{.*}}) : (memref<?x8xf8E5M2>, memref<?x8xf8E5M2, #shardq.symmetric<@ranks>>) -> ()
+  shardq.gather_rows %c over @ranks "tp" outs(%out) : (memref<?x8xf8E5M2>, memref<?x8xf8E5M2, #shardq.symmetric<@ranks>>) -> ()
+  // CHECK: shardq.push gather_rows(%{{.*}}) into(%{{.*}}) over @ranks "tp" channel 0 exchange 0 {capacity = 64 : i64} : (memref<?x8xf8E5M2>), memref<?x8xf8E5M2, #shardq.symmetric<@ranks>>
+  shardq.push gather_rows(%c) into(%out) over @ranks "tp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xf8E5M2>), memref<?x8xf8E5M2, #shardq.symmetric<@ranks>>
+  return
+}

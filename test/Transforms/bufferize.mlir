@@ -150,3 +150,18 @@ func.func @gather(%kv: tensor<?x8xf32>, %table: tensor<?x?xi32>, %n: tensor<?xi3
   // CHECK: return %[[READ]], {{.*}} %[[GATE]]
   return %2, %1, %3, %4 : tensor<?x8xf32>, tensor<?x4xi64>, tensor<?x?xi32>, i1
 }
+
+// CHECK-LABEL: func.func @gather_rows
+// CHECK-SAME: %[[A:.*]]: memref<?x8xbf16>, %[[B:.*]]: memref<5x2x4xi8>
+func.func @gather_rows(%a: tensor<?x8xbf16>, %b: tensor<5x2x4xi8>) -> (tensor<?x8xbf16>, tensor<15x2x4xi8>) {
+  // CHECK: %[[T:.*]] = memref.dim %[[A]]
+  // CHECK: %[[ALLROWS:.*]] = arith.muli %[[T]], %c3
+  // CHECK: %[[ALL:.*]] = memref.alloc(%[[ALLROWS]]) : memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  // CHECK: %[[READ:.*]] = memref.memory_space_cast %[[ALL]]
+  // CHECK: shardq.gather_rows %[[A]] over @ranks "tp" outs(%[[ALL]])
+  %0 = shardq.gather_rows %a over @ranks "tp" : (tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  // CHECK: %[[STATIC:.*]] = memref.alloc() : memref<15x2x4xi8, #shardq.symmetric<@ranks>>
+  // CHECK: shardq.gather_rows %[[B]] over @ranks "tp" outs(%[[STATIC]])
+  %1 = shardq.gather_rows %b over @ranks "tp" : (tensor<5x2x4xi8>) -> tensor<15x2x4xi8>
+  return %0, %1 : tensor<?x8xbf16>, tensor<15x2x4xi8>
+}

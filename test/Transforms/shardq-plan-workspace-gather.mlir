@@ -123,3 +123,53 @@ func.func @f(%kv: memref<?x8xbf16>, %blocks: memref<?xi32>, %count: memref<1xi32
   shardq.gather_kv_finish %h2 outs(%b) : (!shardq.kv_gather, memref<?x8xbf16, #shardq.symmetric<@ranks>>) -> ()
   return
 }
+
+// -----
+
+// Rows of each rank for the largest step, and what chunks are padded with: (8192 + 2*7) * 2. The two inbox types
+// acknowledge each other; what leaves the block is copied out.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [#shardq.channel<"gather_rows 8xbf16", offset = 0, bytes = 262656, generations = 1>, #shardq.channel<"gather_rows 2x4xi8", offset = 262656, bytes = 131328, generations = 1>]
+// CHECK-SAME: exchanges = ["gather_rows exchange 0 of @f", "gather_rows exchange 1 of @f"]
+// CHECK: func @f(%[[A:.*]]: memref<?x8xbf16>, %[[B:.*]]: memref<?x2x4xi8>, %[[N:.*]]: index
+// CHECK: %[[ROWS:.*]] = memref.dim %[[A]]
+// CHECK: %[[INBOX:.*]] = shardq.workspace @plan channel 0(%[[N]]) : memref<?x8xbf16, #shardq.symmetric<@ranks>>
+// CHECK: shardq.push gather_rows(%[[A]]) into(%[[INBOX]]) over @ranks "pcp" channel 0 exchange 0 {capacity = 16412 : i64}
+// CHECK-NEXT: shardq.signal gather_rows rows(%[[ROWS]]) over @ranks "pcp" channel 0 exchange 0
+// CHECK-NEXT: shardq.wait gather_rows rows(%[[ROWS]]) over @ranks "pcp" channel 0 exchange 0
+// CHECK: "test.use"(%[[INBOX]])
+// CHECK: shardq.push gather_rows(%[[B]]) into(%[[SECOND:.*]]) over @ranks "pcp" channel 1 exchange 1
+// CHECK: %[[COPY:.*]] = memref.alloc({{.*}}) {{.*}} : memref<?x2x4xi8>
+// CHECK: memref.copy %[[SECOND]], %[[COPY]]
+// CHECK: return %[[COPY]]
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%a: memref<?x8xbf16>, %b: memref<?x2x4xi8>, %n: index) -> memref<?x2x4xi8> {
+  %0 = memref.alloc(%n) : memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_rows %a over @ranks "pcp" outs(%0) : (memref<?x8xbf16>, memref<?x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  "test.use"(%0) : (memref<?x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  %1 = memref.alloc(%n) : memref<?x2x4xi8, #shardq.symmetric<@ranks>>
+  %read = memref.memory_space_cast %1 : memref<?x2x4xi8, #shardq.symmetric<@ranks>> to memref<?x2x4xi8>
+  shardq.gather_rows %b over @ranks "pcp" outs(%1) : (memref<?x2x4xi8>, memref<?x2x4xi8, #shardq.symmetric<@ranks>>) -> ()
+  return %read : memref<?x2x4xi8>
+}
+
+// -----
+
+// Rows that are gathered while KV is on its way: two channels, since they are read at different places.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [#shardq.channel<"gather_rows 8xbf16", {{[^>]*}}>, #shardq.channel<"gather_rows 8xbf16", {{[^>]*}}>]
+// CHECK: shardq.push gather_rows({{.*}}) blocks
+// CHECK: shardq.signal gather_rows {{.*}} channel [[KV:[01]]]
+// CHECK: shardq.push gather_rows(%{{.*}}) into
+// CHECK: shardq.wait gather_rows
+// CHECK: shardq.wait gather_rows {{.*}} channel [[KV]]
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%a: memref<?x8xbf16>, %kv: memref<?x8xbf16>, %blocks: memref<?xi32>, %count: memref<1xi32>, %n: index) {
+  %h = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "tp" {block_size = 4 : i64}
+      : (memref<?x8xbf16>, memref<?xi32>, memref<1xi32>) -> !shardq.kv_gather
+  %0 = memref.alloc(%n) : memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_rows %a over @ranks "tp" outs(%0) : (memref<?x8xbf16>, memref<?x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  %all = memref.alloc(%n) : memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.gather_kv_finish %h outs(%all) : (!shardq.kv_gather, memref<?x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  return
+}

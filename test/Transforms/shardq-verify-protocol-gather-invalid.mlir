@@ -364,3 +364,48 @@ func.func @f(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %blocks: memref<?xi32>
   %r0 = memref.load %w0[%c0, %c0] : memref<?x8xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+// Without blocks nothing stands between the signal and the wait.
+shardq.mesh @ranks ["tp" = 4]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"kv", offset = 0, bytes = 2048, generations = 2>,
+              #shardq.channel<"q", offset = 4096, bytes = 2048, generations = 2>],
+  exchanges = ["kv", "q", "kv"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %blocks: memref<?xi32>, %n: index, %m: index, %cond: i1) {
+  %c0 = arith.constant 0 : index
+  %w0 = shardq.workspace @plan channel 0 (%n) : memref<?x8xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{expects 'shardq.wait' of exchange 0 on channel 0, behind it in its block}}
+  shardq.push gather_rows(%kv) into(%w0) over @ranks "tp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xf32>), memref<?x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal gather_rows rows(%n) over @ranks "tp" channel 0 exchange 0
+  %w1 = shardq.workspace @plan channel 1 (%n) : memref<?x8xf32, #shardq.symmetric<@ranks>>
+  // expected-note @+1 {{found 'shardq.push'}}
+  shardq.push gather_rows(%kv) into(%w1) over @ranks "tp" channel 1 exchange 1 {capacity = 64 : i64}
+      : (memref<?x8xf32>), memref<?x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal gather_rows rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.wait gather_rows rows(%n) over @ranks "tp" channel 1 exchange 1
+  shardq.wait gather_rows rows(%n) over @ranks "tp" channel 0 exchange 0
+  return
+}
+
+// -----
+
+// And nothing but another exchange acknowledges it.
+shardq.mesh @ranks ["tp" = 4]
+// expected-note @+1 {{the channel is planned here}}
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"kv", offset = 0, bytes = 2048, generations = 1>,
+              #shardq.channel<"q", offset = 4096, bytes = 2048, generations = 2>],
+  exchanges = ["kv", "q", "kv"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %blocks: memref<?xi32>, %n: index, %m: index, %cond: i1) {
+  %c0 = arith.constant 0 : index
+  %w0 = shardq.workspace @plan channel 0 (%n) : memref<?x8xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{may overwrite rows that a peer still reads: no other exchange lies between it and the one before it on channel 0, which has one generation}}
+  shardq.push gather_rows(%kv) into(%w0) over @ranks "tp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xf32>), memref<?x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal gather_rows rows(%n) over @ranks "tp" channel 0 exchange 0
+  shardq.wait gather_rows rows(%n) over @ranks "tp" channel 0 exchange 0
+  return
+}

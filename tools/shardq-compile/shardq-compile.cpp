@@ -173,8 +173,7 @@ static void describeProgram(ModuleOp module, const AsmParserState &names,
 static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
   if (!flags.pipeline.empty() || !flags.shardQTokens)
     return flags.pipeline;
-  return run::getDefaultPipeline(
-      module, flags.minTokens, flags.target == Target::CPU ? "gate" : "decode");
+  return run::getDefaultPipeline(module, flags.minTokens);
 }
 
 /// The passes that lower.

@@ -291,6 +291,8 @@ public:
           for (Value source : op.getSources())
             set(source, Role::RowData);
         })
+        .Case<GatherRowsOp>(
+            [&](auto op) { set(op.getSource(), Role::RowData); })
         .Case<CombineLseOp>([&](auto op) {
           set(op.getPartial(), Role::RowData);
           set(op.getPartialLse(), Role::RowData);

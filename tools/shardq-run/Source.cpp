@@ -32,8 +32,7 @@ OwningOpRef<ModuleOp> run::parseModule(llvm::SourceMgr &sources,
   return module;
 }
 
-std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
-                                    llvm::StringRef dcpStep) {
+std::string run::getDefaultPipeline(Operation *root, int64_t minTokens) {
   std::string axis = "tp";
   root->walk([&](SparseMlaOp op) {
     ShardingAttr sharding = op.getShardingAttr();
@@ -50,9 +49,7 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
                           })
                           .wasInterrupted();
   return (llvm::Twine("builtin.module(") +
-          (hasShardedKv
-               ? "shardq-dcp{step=" + dcpStep.str() + " remarks=false},"
-               : std::string()) +
+          (hasShardedKv ? "shardq-dcp{remarks=false}," : "") +
           "shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
       .str();

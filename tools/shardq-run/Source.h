@@ -17,10 +17,8 @@ OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
                                   MLIRContext &context, AsmParserState &names);
 
 /// The default rewrite as text of a pass pipeline: token sharding on the axis
-/// that the first head-sharded attention under `root` names. `dcpStep` is the
-/// form of attention over a sharded KV cache.
-std::string getDefaultPipeline(Operation *root, int64_t minTokens,
-                               llvm::StringRef dcpStep);
+/// that the first head-sharded attention under `root` names.
+std::string getDefaultPipeline(Operation *root, int64_t minTokens);
 
 } // namespace mlir::shardq::run
 

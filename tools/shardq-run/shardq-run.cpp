@@ -289,11 +289,6 @@ static int runVerify(ModuleOp module, const Signature &signature,
   return report->problems.empty() ? kOk : kMismatch;
 }
 
-/// Gathered KV has no form on the GPU.
-static StringRef getDcpStep(Target target) {
-  return target == Target::CUDA ? "decode" : "gate";
-}
-
 static int runTool(const Flags &flags) {
   for (auto [name, value] :
        {std::pair<const char *, int64_t>{"slots", flags.slots},
@@ -406,8 +401,7 @@ static int runTool(const Flags &flags) {
   options.seed = flags.seed;
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline =
-        getDefaultPipeline(*module, flags.minTokens, getDcpStep(flags.target));
+    options.pipeline = getDefaultPipeline(*module, flags.minTokens);
   options.compile.maxTokens = flags.maxTokens
                                   ? int64_t(flags.maxTokens)
                                   : std::max<int64_t>(step.getNumRows(), 1);

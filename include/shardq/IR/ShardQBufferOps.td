@@ -112,8 +112,8 @@ class ShardQ_ProtocolOp<string opMnemonic, list<Trait> traits = []>
 def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
   let summary = "writes an exchange's rows into the inboxes of the group";
   let description = [{
-    The data part of the buffer forms of `exchange`, `gather_query`, `combine_lse` and `gather_kv_start`:
-    writes each row straight into the owner's copy of `inbox`, own rows included; peers in
+    The data part of the buffer forms of `exchange`, `gather_query`, `combine_lse`, `gather_rows` and
+    `gather_kv_start`: writes each row straight into the owner's copy of `inbox`, own rows included; peers in
     rotated order, `rank+1`, `rank+2`, ... A step whose inbox would not fit the channel writes
     nothing and is an error of the runtime (a gate keeps such steps out of `exchange`).
 
@@ -121,8 +121,9 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     `[T, H, sum of d]`. `scatter_heads`: sources are the partial output `[T, H, d]` and its LSE
     `[T, H]`; each member gets its `H/N` heads of all rows, as rows `me*T .. me*T + T` of its
     inbox `[N*T, H/N, d + p]`, where `p` elements are 16 bytes that begin with the LSE as f32.
-    `gather_rows`: the rows of `blocks` go to every member, as rows `me*n .. me*n + n` of its inbox
-    `[N*n, sum of d]`; its size says how many blocks there are.
+    `gather_rows`: all `n` rows of the source go to every member, as rows `me*n .. me*n + n` of its inbox
+    `[N*n, d]` or `[N*n, H, d]`. With `blocks` those of the blocks, `[N*n, sum of d]`; the inbox's size says how
+    many blocks there are.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 8]
@@ -149,8 +150,8 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
 
     **Constraints:**
     - those of the buffer form of the op it comes from, with `inbox` for its destination
-    - `ids`, `offsets` and `decodes` stand with the directions of `exchange` only, `blocks`, `block_size`
-      and `block_stride_rows` with `gather_rows` only
+    - `ids`, `offsets` and `decodes` stand with the directions of `exchange` only
+    - `blocks` and `block_size` stand together and with `gather_rows` only, `block_stride_rows` with them
     - `inbox` is in symmetric memory of the mesh
     - `capacity`, in rows of the inbox, is not negative
   }];

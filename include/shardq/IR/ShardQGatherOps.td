@@ -1,9 +1,58 @@
-//===- ShardQGatherOps.td - Level 2: gathered KV -----------*- tablegen -*-===//
+//===- ShardQGatherOps.td - Level 2: gathered rows and KV --*- tablegen -*-===//
 
 #ifndef SHARDQ_IR_SHARDQGATHEROPS
 #define SHARDQ_IR_SHARDQGATHEROPS
 
 include "shardq/IR/ShardQOpBase.td"
+
+def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows",
+    [ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
+  let summary = "the rows of all ranks of a group, on each of them";
+  let description = [{
+    `source` `[T, d]` or `[T, H, d]`, the result `[N*T, d]` or `[N*T, H, d]`: row `r*T + t` is row `t` of
+    member `r`. `T` is the same on all ranks. The result is where the members write, which its
+    consumer reads in place.
+
+    ```
+      rank 0    rank 1               rank 0    rank 1
+      +----+    +----+               +----+    +----+
+      | a0 |    | a1 |               | a0 |    | a0 |
+      | b0 |    | b1 |      ---->    | b0 |    | b0 |
+      +----+    +----+               | a1 |    | a1 |
+                                     | b1 |    | b1 |
+                                     +----+    +----+
+    ```
+
+    Collective: see `exchange`.
+
+    ```mlir
+    shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+    func.func @gather(%kv: tensor<?x576xbf16>) -> tensor<?x576xbf16> {
+      %all = shardq.gather_rows %kv over @ranks "pcp" : (tensor<?x576xbf16>) -> tensor<?x576xbf16>
+      return %all : tensor<?x576xbf16>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - source and result have one element type (bf16, f16, f32, i8, f8E4M3FN or f8E5M2) and, behind
+      dimension 0, one static shape
+    - the result has `N` times the rows
+    - the destination of the buffer form is in symmetric memory of the mesh
+  }];
+  let arguments = (ins ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>:$source,
+                       Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+  let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [2, 3]>>:$results);
+  let assemblyFormat = [{
+    $source `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    Direction getDirection() { return Direction::GatherRows; }
+    MemRefType getInboxType() { return ::llvm::cast<MemRefType>(getOuts().front().getType()); }
+  }];
+}
 
 def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
   let summary = "which KV blocks a gather for whole requests moves";

@@ -122,11 +122,12 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
   let summary = "Plans the symmetric workspace; exchanges become push, signal and wait";
   let description = [{
     Runs on buffers. Each `exchange` becomes `workspace`, `push`, `signal` and `wait`, then fills in
-    `after` rows and graph padding; a `gather_query` the same, a `combine_lse` with a `merge_lse` that reads
+    `after` rows and graph padding; a `gather_query` or `gather_rows` the same, a `combine_lse` with a `merge_lse` that reads
     the inbox; a `gather_kv_start` becomes the first three, its finish the `wait`. Exchanges of one direction, inbox shape and axis share a
     channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
     `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
-    outputs as many from each rank, as in a step of the largest size; gathered KV
+    outputs as many from each rank, as in a step of the largest size; gathered rows `max_tokens + 2*max_requests` of
+    each rank; gathered KV
     `ceil(max_kv_tokens/(N*B)) + max_requests` blocks of each rank), `slots` micro-batch slots, a hash. `split_gate` and
     `gather_gate` ops get the same capacities, so larger steps take the other branch.
 
@@ -152,7 +153,7 @@ def ShardQVerifyProtocol : Pass<"shardq-verify-protocol", "::mlir::ModuleOp"> {
 
     - each push is followed in its block by its signal and its wait, with no other
       exchange between: one exchange is in flight per channel and slot. Between the signal and the wait of a
-      `gather_rows` others may stand, but no other gather
+      `gather_rows` with blocks others may stand, but no other such gather
     - nothing reads an inbox before its wait, or at or behind the next signal
     - a channel of one generation is acknowledged: on every path from one of its waits to
       its next push, through calls of this module's functions in any order, another

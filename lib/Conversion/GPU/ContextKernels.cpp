@@ -1,6 +1,7 @@
 //===- ContextKernels.cpp - Own keys, and the merge of partial outputs ----===//
 
 #include "ContextKernels.h"
+#include "SlotRows.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -42,113 +43,51 @@ static void emitLocalLengthsKernel(KernelBuilder &b, LocalLengthsOp op,
 // Filter
 //===----------------------------------------------------------------------===//
 
-/// Columns of a thread, side by side: two loads of 16 bytes.
-static constexpr int64_t kColumns = 8;
-
-/// As many threads as a row takes, if it is known and not a long one.
-static int64_t getFilterThreads(FilterIndicesOp op) {
-  int64_t width = cast<MemRefType>(op.getIndices().getType()).getDimSize(1);
-  if (ShapedType::isDynamic(width))
-    return 256;
-  int64_t threads = llvm::divideCeil(width, kColumns);
-  return std::min<int64_t>(llvm::alignTo(threads, kWarp), 512);
-}
-
-/// Slots of a pass, which the compacted form collects in shared memory.
-static int64_t getStagingBytes(FilterIndicesOp op, int64_t threads) {
-  return op.getInPlace() ? 0
-                         : threads * kColumns *
-                               op.getOutType(0).getElementTypeBitWidth() / 8;
+/// Slots of a column, which the compacted form collects in shared memory.
+static int64_t getStagingBytes(FilterIndicesOp op) {
+  return op.getInPlace() ? 0 : op.getOutType(0).getElementTypeBitWidth() / 8;
 }
 
 namespace {
 
-/// A block takes a row, in passes of `kColumns` columns a thread.
-class Filter {
+class Filter : SlotRows {
 public:
   Filter(KernelBuilder &b, FilterIndicesOp op, ValueRange args);
   void emit();
 
 private:
-  using Columns = SmallVector<Value>;
-
   void filterRow(Value row);
-  Value filterPass(Value row, Value base, Value done);
-  Columns loadPositions(Value row, Value first);
   void getSlots(const Columns &positions, Columns &found, Columns &valid);
   void findSlots(const Columns &locals, Columns &found, Columns &valid);
-  void storeInPlace(Value row, Value first, Columns found,
-                    const Columns &valid);
+  Value compactPass(Value row, Value base, Value done);
   Value compact(Value row, Value done, const Columns &found,
                 const Columns &valid);
-  Value countPass(Value count, Value &before);
-  Value isWhole(Value first);
 
-  KernelBuilder &b;
   FilterIndicesOp op;
-  int64_t ranks, passColumns;
+  int64_t ranks;
   bool hasTable;
-  bool isNarrow; // slots are i32
-  Value rows, indices, table, req, slots, counts, me;
-  Type slotType;
-  Value columns; // i32
-  Value aligned, noSlot;
-  Value staging, sums;        // in shared memory
+  Value rows, table, req, me;
+  Value staging;              // in shared memory
   Value request, knownBlocks; // of the row at hand; i32
 };
 
 } // namespace
 
+static Value getFilterSlots(FilterIndicesOp op, ValueRange args) {
+  return args[op.getTable() ? 3 : 1];
+}
+
 Filter::Filter(KernelBuilder &b, FilterIndicesOp op, ValueRange args)
-    : b(b), op(op), ranks(getRanks(op, op.getMeshAttr(), op.getAxis())),
-      passColumns(kColumns * b.numThreads()), hasTable(op.getTable()),
-      rows(getCommonRows(b, op, args)), indices(args[0]) {
+    : SlotRows(b, args[0], getFilterSlots(op, args),
+               op.getNumOuts() == 2 ? args[op.getTable() ? 4 : 2] : Value(),
+               op.getInPlace()),
+      op(op), ranks(getRanks(op, op.getMeshAttr(), op.getAxis())),
+      hasTable(op.getTable()), rows(getCommonRows(b, op, args)) {
   if (hasTable) {
     table = args[1];
     req = args[2];
   }
-  slots = args[hasTable ? 3 : 1];
-  if (op.getNumOuts() == 2)
-    counts = args[hasTable ? 4 : 2];
   me = b.toI32(args.back());
-  slotType = cast<MemRefType>(slots.getType()).getElementType();
-  isNarrow = slotType.isInteger(32);
-  columns = b.toI32(b.min(b.dim(indices, 1), b.dim(slots, 1)));
-  noSlot =
-      arith::ConstantIntOp::create(b, -1, slotType.getIntOrFloatBitWidth());
-}
-
-/// Whether 16 bytes at a time are right for a thread's columns from `first`.
-Value Filter::isWhole(Value first) {
-  auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
-  if (!ShapedType::isDynamic(width) && width % passColumns == 0)
-    return aligned;
-  return b.both(aligned, b.lessEqual(b.add(first, b.i32(kColumns)), columns));
-}
-
-Filter::Columns Filter::loadPositions(Value row, Value first) {
-  Type i32 = b.getI32Type();
-  return b.chooseAll(
-      isWhole(first),
-      [&] {
-        Columns loaded;
-        Value address = b.address(indices, {row, b.extend(first)});
-        for (int64_t i = 0; i < kColumns; i += 4)
-          llvm::append_range(loaded,
-                             b.loadSeveral(i32, 4, b.advance(address, 4 * i)));
-        return loaded;
-      },
-      [&] {
-        Columns loaded;
-        for (int64_t i = 0; i < kColumns; ++i) {
-          Value column = b.add(first, b.i32(i));
-          loaded.push_back(b.choose(
-              b.less(column, columns),
-              [&] { return b.load(indices, {row, b.extend(column)}); },
-              [&] { return b.i32(-1); }));
-        }
-        return loaded;
-      });
 }
 
 /// Slots of positions, and whether they are own ones. Divisions are of 32 bits,
@@ -208,54 +147,6 @@ void Filter::findSlots(const Columns &locals, Columns &found, Columns &valid) {
   }
 }
 
-void Filter::storeInPlace(Value row, Value first, Columns found,
-                          const Columns &valid) {
-  for (auto [slot, isOwn] : llvm::zip_equal(found, valid))
-    slot = b.select(isOwn, slot, noSlot);
-  int64_t bytes = slotType.getIntOrFloatBitWidth() / 8, several = 16 / bytes;
-  b.when(
-      isWhole(first),
-      [&] {
-        Value address = b.address(slots, {row, b.extend(first)});
-        for (int64_t i = 0; i < kColumns; i += several)
-          b.storeSeveral(ArrayRef(found).slice(i, several),
-                         b.advance(address, bytes * i));
-      },
-      [&] {
-        for (int64_t i = 0; i < kColumns; ++i) {
-          Value column = b.add(first, b.i32(i));
-          b.when(b.less(column, columns),
-                 [&] { b.store(found[i], slots, {row, b.extend(column)}); });
-        }
-      });
-}
-
-/// Sums up a number of each thread: those of the threads before it, and of all.
-Value Filter::countPass(Value count, Value &before) {
-  Value lane = b.lane(), warp = b.warp(), last = b.i32(kWarp - 1);
-  Value sum = count;
-  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-    Value other = b.shuffleUp(sum, distance);
-    sum = b.select(b.lessEqual(b.i32(distance), lane), b.add(sum, other), sum);
-  }
-  before = b.sub(sum, count);
-  int64_t numWarps = b.numThreads() / kWarp;
-  if (numWarps == 1)
-    return b.shuffleFrom(sum, last);
-  auto word = [&](Value index) {
-    return b.advance(sums, b.mul(index, b.i32(4)));
-  };
-  b.when(b.equal(lane, last), [&] { b.storeAt(sum, word(warp)); });
-  b.barrier();
-  Value all = b.i32(0);
-  for (int64_t i = 0; i < numWarps; ++i) {
-    Value here = b.loadAt(b.getI32Type(), word(b.i32(i)));
-    before = b.add(before, b.select(b.less(b.i32(i), warp), here, b.i32(0)));
-    all = b.add(all, here);
-  }
-  return all;
-}
-
 /// Writes valid slots behind the `done` that are there; returns how many there
 /// are then. They pass through shared memory, so that neighbours write to
 /// neighbours. All threads have read their positions by then: the slots may
@@ -273,17 +164,15 @@ Value Filter::compact(Value row, Value done, const Columns &found,
     count = b.add(count, arith::ExtUIOp::create(b, b.getI32Type(), is));
   }
   Value before;
-  Value all = countPass(count, before);
+  Value all = sumBlock(b, sums, count, before);
   for (auto [slot, is, offset] : llvm::zip_equal(found, valid, offsets)) {
     Value at = b.add(before, offset);
     b.when(is, [&] { b.storeAt(slot, staged(at)); });
   }
   b.barrier();
   // A row of one pass is filled up at once.
-  auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
-  bool isOnePass = !ShapedType::isDynamic(width) && width <= passColumns;
   Value thread = b.threadI32();
-  if (!isOnePass) {
+  if (!isOnePass()) {
     b.overThreads32(all, [&](Value i) {
       b.store(b.loadAt(slotType, staged(i)), slots,
               {row, b.extend(b.add(done, i))});
@@ -294,7 +183,7 @@ Value Filter::compact(Value row, Value done, const Columns &found,
       b.barrier();
     return b.add(done, all);
   }
-  for (int64_t i = 0; i < kColumns; ++i) {
+  for (int64_t i = 0; i < kSlotColumns; ++i) {
     Value column = b.add(thread, b.i32(i * b.numThreads()));
     auto store = [&] {
       Value slot = b.choose(
@@ -314,21 +203,11 @@ Value Filter::compact(Value row, Value done, const Columns &found,
 }
 
 /// Returns how many slots there are up to the end of the pass.
-Value Filter::filterPass(Value row, Value base, Value done) {
-  Value first = b.add(base, b.mul(b.threadI32(), b.i32(kColumns)));
+Value Filter::compactPass(Value row, Value base, Value done) {
+  Value first = b.add(base, b.mul(b.threadI32(), b.i32(kSlotColumns)));
   Columns found, valid;
   getSlots(loadPositions(row, first), found, valid);
-  if (!op.getInPlace())
-    return compact(row, done, found, valid);
-  storeInPlace(row, first, found, valid);
-  if (!counts)
-    return done;
-  Value count = b.i32(0), before;
-  for (Value is : valid)
-    count = b.add(count, arith::ExtUIOp::create(b, b.getI32Type(), is));
-  Value all = countPass(count, before);
-  b.barrier();
-  return b.add(done, all);
+  return compact(row, done, found, valid);
 }
 
 void Filter::filterRow(Value row) {
@@ -339,35 +218,25 @@ void Filter::filterRow(Value row) {
     knownBlocks = b.select(b.inRange(request, b.index(0), b.dim(table, 0)),
                            b.toI32(blocks), b.i32(0));
   }
-  auto width = cast<MemRefType>(indices.getType()).getDimSize(1);
-  Value done = b.i32(0);
-  if (!ShapedType::isDynamic(width) && width <= passColumns) {
-    done = filterPass(row, b.i32(0), done);
-  } else {
-    Value passes =
-        divide(b, b.add(columns, b.i32(passColumns - 1)), b.i32(passColumns));
-    done = b.loop32(passes, done,
-                    [&](Value pass, ValueRange carried) -> SmallVector<Value> {
-                      Value base = b.mul(pass, b.i32(passColumns));
-                      return {filterPass(row, base, carried[0])};
-                    })
-               .front();
+  Value done = overPasses([&](Value base, Value done) {
     if (!op.getInPlace())
-      b.overThreads32(b.sub(columns, done), [&](Value i) {
-        b.store(noSlot, slots, {row, b.extend(b.add(done, i))});
-      });
-  }
-  if (counts)
-    b.when(b.equal(b.threadI32(), b.i32(0)),
-           [&] { b.store(done, counts, row); });
+      return compactPass(row, base, done);
+    return convertPass(
+        row, base, done,
+        [&](const Columns &positions, Columns &found, Columns &valid) {
+          getSlots(positions, found, valid);
+        });
+  });
+  if (!op.getInPlace() && !isOnePass())
+    b.overThreads32(b.sub(columns, done), [&](Value i) {
+      b.store(noSlot, slots, {row, b.extend(b.add(done, i))});
+    });
+  storeCount(row, done);
 }
 
 void Filter::emit() {
-  aligned = isAligned16(b, indices);
-  if (op.getInPlace())
-    aligned = b.both(aligned, isAligned16(b, slots));
   staging = b.address(b.dynamicShared(), b.index(0));
-  sums = b.advance(staging, getStagingBytes(op, b.numThreads()));
+  sums = b.advance(staging, getStagingBytes(op) * passColumns);
   b.overBlocks(b.index(0), rows, [&](Value row) { filterRow(row); });
 }
 
@@ -655,17 +524,9 @@ KernelShape mlir::shardq::getContextShape(Operation *op) {
   KernelShape shape;
   if (isa<LocalLengthsOp>(op))
     shape.rowsPerBlock = shape.threads;
-  if (auto filter = dyn_cast<FilterIndicesOp>(op)) {
-    shape.threads = getFilterThreads(filter);
-    // Memory takes many rows at a time to be busy; what a block finds out
-    // before its first row is worth several.
-    shape.residentBlocks = std::min<int64_t>(16, 1280 / shape.threads);
-    shape.maxBlocks = 3 * 132 * shape.residentBlocks;
-    // Behind it a sum of each warp. Not static memory: of that LLVM believes
-    // more about the alignment than it tells ptxas.
-    shape.dynamicShared =
-        getStagingBytes(filter, shape.threads) + 4 * shape.threads / kWarp;
-  }
+  if (auto filter = dyn_cast<FilterIndicesOp>(op))
+    shape = getSlotRowsShape(cast<MemRefType>(filter.getIndices().getType()),
+                             getStagingBytes(filter), 1280);
   if (auto merge = dyn_cast<MergeLseOp>(op)) {
     auto type = cast<MemRefType>(merge.getOut().getType());
     int64_t bytes = type.getDimSize(2) * type.getElementTypeBitWidth() / 8;

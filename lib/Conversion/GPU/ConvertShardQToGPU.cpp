@@ -11,7 +11,7 @@
 #include "ContextKernels.h"
 #include "DeviceValues.h"
 #include "FreeBuffers.h"
-#include "Kernels.h"
+#include "GatherKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -22,7 +22,6 @@
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_CONVERTSHARDQTOGPU
@@ -97,6 +96,8 @@ private:
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
   LogicalResult lowerContext(Operation *op, Value predicate);
+  LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
+  LogicalResult lowerGathered(Operation *op, Value predicate);
 
   // Exchanges: straight into peers' memory, or carried by NCCL.
   LogicalResult lowerExchange(Operation *op, Value predicate);
@@ -108,6 +109,8 @@ private:
                           Value predicate);
   LogicalResult findCarriage(WaitOp wait, Carriage *&carriage);
   int64_t getCarriedRows(PushOp op);
+  Value getInboxRows(PushOp op);
+  Value getPushedRows(PushOp op);
   Value isCarried();
   scf::IfOp whereCarried(Operation *before, bool hasElse);
   void announce(Operation *at, SignalOp op, ArrayRef<Value> operands,
@@ -442,7 +445,9 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
   if (auto twoForms = dyn_cast<TwoFormOpInterface>(op);
       twoForms && !twoForms.getOuts().empty())
     buffer = twoForms.getOuts().front();
-  else if (auto push = dyn_cast<PushOp>(op))
+  else if (auto push = dyn_cast<PushOp>(op); push && push.getBlocks())
+    return getPushedRows(push);
+  else if (push)
     buffer = push.isByOffsets() ? push.getIds() : push.getSources().front();
   else if (auto merge = dyn_cast<MergeLseOp>(op))
     buffer = merge.getOut();
@@ -469,6 +474,22 @@ static void emitEarlyStart(KernelBuilder &k, const KernelShape &shape) {
   if (!shape.waitsForPeers)
     NVVM::GriddepcontrolOp::create(k,
                                    NVVM::GridDepActionKind::launch_dependents);
+}
+
+/// Rows of a list of blocks, of which the device knows how many there are.
+Value FunctionLowering::getPushedRows(PushOp op) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  int64_t ranks =
+      lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
+  Value most = arith::ConstantIndexOp::create(b, loc, op.getCapacity() / ranks);
+  Value blocks = values.getDimBound(b, loc, op.getBlocks(), 0);
+  if (!blocks)
+    return most;
+  Value rows = arith::MulIOp::create(
+      b, loc, blocks,
+      arith::ConstantIndexOp::create(b, loc, *op.getBlockSize()));
+  return arith::MinSIOp::create(b, loc, rows, most);
 }
 
 void FunctionLowering::launch(Operation *op, Twine name,
@@ -611,8 +632,7 @@ LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
   return success();
 }
 
-/// count_decode_rows and split_gate: a number in memory, loaded where it is
-/// used.
+/// count_decode_rows and gates: a number in memory, loaded where it is used.
 LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
   OpBuilder b(op);
   Location loc = op->getLoc();
@@ -683,6 +703,40 @@ LogicalResult FunctionLowering::lowerContext(Operation *op, Value predicate) {
   launch(op, getKernelName(op), getContextShape(op), *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
            emitContextKernel(k, op, args);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+/// The list first, by one block, then where each entry stands in it.
+LogicalResult FunctionLowering::lowerBlocks(GatherBlocksOp op,
+                                            Value predicate) {
+  FailureOr<Value> entries = getRows(op);
+  if (failed(entries))
+    return failure();
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  launch(op, getKernelName(op) + "_list", getBlockListShape(),
+         arith::ConstantIndexOp::create(b, op.getLoc(), 1), operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitBlockListKernel(k, op, args);
+         });
+  launch(op, getKernelName(op) + "_inverse", getBlockInverseShape(), *entries,
+         operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitBlockInverseKernel(k, op, args);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+/// Where tokens stand in gathered rows.
+LogicalResult FunctionLowering::lowerGathered(Operation *op, Value predicate) {
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  launch(op, getKernelName(op), getGatheredShape(op), *rows, op->getOperands(),
+         predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitGatheredKernel(k, op, args);
          });
   lowered.push_back(op);
   return success();
@@ -772,7 +826,8 @@ scf::IfOp FunctionLowering::whereCarried(Operation *before, bool hasElse) {
 int64_t FunctionLowering::getCarriedRows(PushOp op) {
   int64_t rows = op.getCapacity();
   // The inbox holds the rows of all.
-  if (op.getDirection() == Direction::ScatterHeads)
+  if (op.getDirection() == Direction::ScatterHeads ||
+      op.getDirection() == Direction::GatherRows)
     return rows /
            lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
   function.walk([&](PushOp other) {
@@ -783,6 +838,22 @@ int64_t FunctionLowering::getCarriedRows(PushOp op) {
       rows = std::min<int64_t>(rows, other.getCapacity());
   });
   return rows;
+}
+
+/// Rows that the step wants of an inbox: the buffer itself has no more than
+/// what was planned.
+Value FunctionLowering::getInboxRows(PushOp op) {
+  Value inbox = op.getInbox();
+  while (Operation *view = inbox.getDefiningOp()) {
+    if (!isa<memref::CastOp, memref::MemorySpaceCastOp>(view))
+      break;
+    inbox = view->getOperand(0);
+  }
+  auto workspace = inbox.getDefiningOp<WorkspaceOp>();
+  if (workspace && cast<MemRefType>(workspace.getType()).isDynamicDim(0))
+    return workspace.getSizes().front();
+  OpBuilder b(op);
+  return memref::DimOp::create(b, op.getLoc(), inbox, 0);
 }
 
 void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
@@ -930,6 +1001,9 @@ LogicalResult FunctionLowering::lowerExchange(Operation *op, Value predicate) {
       RankOp::create(b, loc, b.getIndexType(), mesh, StringAttr()));
   operands.push_back(RankOp::create(b, loc, b.getIndexType(), mesh, axis));
   operands.push_back(device);
+  if (auto push = dyn_cast<PushOp>(op);
+      push && push.getDirection() == Direction::GatherRows)
+    operands.push_back(getInboxRows(push));
   FailureOr<Value> rows = getRows(op);
   if (failed(rows))
     return failure();
@@ -1017,7 +1091,7 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   }
   if (auto tap = dyn_cast<TapOp>(op))
     return lowerTap(tap, predicate);
-  if (isa<CountDecodeRowsOp, SplitGateOp>(op))
+  if (isa<CountDecodeRowsOp, SplitGateOp, GatherGateOp>(op))
     return lowerScalar(op, predicate);
   if (auto split = dyn_cast<ZigzagSplitOp>(op))
     return lowerSplit(split, predicate);
@@ -1074,6 +1148,10 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
                                       local.getAxisAttr()));
   if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op))
     return lowerContext(op, predicate);
+  if (auto blocks = dyn_cast<GatherBlocksOp>(op))
+    return lowerBlocks(blocks, predicate);
+  if (isa<GatheredSlotsOp, GatheredTableOp>(op))
+    return lowerGathered(op, predicate);
   if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
           memref::CopyOp, linalg::FillOp, memref::StoreOp>(op)) {
     FailureOr<Value> rows = getRows(op);
@@ -1135,20 +1213,8 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
-  auto verifyDirection = [](auto op) -> LogicalResult {
-    if (op.getDirection() != Direction::GatherRows)
-      return success();
-    return op.emitOpError("of ") << stringifyDirection(op.getDirection())
-                                 << " has no form on the GPU";
-  };
-  auto check = [&](Operation *op) {
-    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
-        .Case<PushOp, SignalOp, WaitOp>(verifyDirection)
-        .Default(success());
-  };
-  WalkResult result =
-      module.walk([&](Operation *op) { return WalkResult(check(op)); });
+  WalkResult result = module.walk(
+      [&](SparseMlaOp op) { return WalkResult(verifyOwnKeys(op)); });
   return failure(result.wasInterrupted());
 }
 

@@ -81,6 +81,18 @@ void mlir::shardq::storeChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
       batch * numParts);
 }
 
+void mlir::shardq::storeRun(KernelBuilder &b, Value first, Value end,
+                            int64_t unit, int64_t unroll,
+                            llvm::function_ref<Value(Value)> load,
+                            llvm::function_ref<Value(Value)> to) {
+  Value own = b.add(first, b.thread());
+  Value behind = b.add(first, b.index(b.numThreads() * unroll));
+  auto copy = [&](bool isEven) {
+    copyBatch(b, own, end, unit, unroll, isEven, load, to);
+  };
+  b.when(b.lessEqual(behind, end), [&] { copy(true); }, [&] { copy(false); });
+}
+
 void mlir::shardq::forEachInRow(KernelBuilder &b, Value buffer,
                                 llvm::function_ref<void(ValueRange)> body) {
   int64_t rank = cast<MemRefType>(buffer.getType()).getRank();

@@ -27,6 +27,13 @@ void storeChunks(KernelBuilder &b, int64_t chunks, int64_t unit,
                  llvm::function_ref<Value(Value)> to, Value part,
                  int64_t numParts, int64_t unroll);
 
+/// The same of the next `unroll` pieces of each thread, piece `first` of the
+/// block on, with `end` known on the device only: the block's last thread may
+/// have fewer.
+void storeRun(KernelBuilder &b, Value first, Value end, int64_t unit,
+              int64_t unroll, llvm::function_ref<Value(Value)> load,
+              llvm::function_ref<Value(Value)> to);
+
 /// Runs `body` for the indices behind dimension 0 of a buffer, shared among the
 /// threads of a block.
 void forEachInRow(KernelBuilder &b, Value buffer,

@@ -7,7 +7,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -18,7 +18,8 @@ static bool isDeviceValue(Value value, llvm::DenseMap<Value, bool> &seen) {
   // Arguments of functions and of host loops.
   if (!op)
     return false;
-  if (isa<memref::LoadOp, CountDecodeRowsOp, SplitGateOp, WorkspaceOp>(op))
+  if (isa<memref::LoadOp, CountDecodeRowsOp, SplitGateOp, GatherGateOp,
+          WorkspaceOp>(op))
     return true;
   if (op->getNumRegions() != 0 || !isMemoryEffectFree(op))
     return false;
@@ -66,9 +67,54 @@ Value DeviceValues::getDimBound(OpBuilder &b, Location loc, Value buffer,
   return stepRows;
 }
 
+/// Rows of the largest step that a workspace was planned for.
+static int64_t getPlannedRows(WorkspaceOp op) {
+  auto plan =
+      SymbolTable::lookupNearestSymbolFrom<PlanOp>(op, op.getPlanAttr());
+  auto type = cast<MemRefType>(op.getType());
+  int64_t rowBytes = type.getElementTypeBitWidth() / 8;
+  for (int64_t size : type.getShape().drop_front())
+    rowBytes *= std::max<int64_t>(size, 1);
+  auto channel = cast<ChannelAttr>(plan.getChannels()[op.getChannel()]);
+  return channel.getBytes() / rowBytes;
+}
+
+/// Of a number of rows that is a number from memory times a constant, where
+/// that memory is and the constant; else null.
+static Value findBlockCount(Value rows, int64_t &blockRows) {
+  blockRows = 1;
+  while (Operation *op = rows.getDefiningOp()) {
+    std::optional<int64_t> factor;
+    if (auto product = dyn_cast<arith::MulIOp>(op)) {
+      unsigned side = getConstantIntValue(product.getRhs()) ? 1 : 0;
+      factor = getConstantIntValue(op->getOperand(side));
+      rows = op->getOperand(1 - side);
+      if (!factor || *factor <= 0 ||
+          llvm::MulOverflow(blockRows, *factor, blockRows))
+        return {};
+    } else if (isa<arith::IndexCastOp>(op)) {
+      rows = op->getOperand(0);
+    } else {
+      break;
+    }
+  }
+  auto load = rows.getDefiningOp<memref::LoadOp>();
+  if (!load || load.getMemRefType().getRank() != 1 ||
+      load.getMemRefType().getDimSize(0) != 1)
+    return {};
+  Value memory = load.getMemRef();
+  while (auto cast = memory.getDefiningOp<memref::CastOp>())
+    memory = cast.getSource();
+  return memory;
+}
+
 Value DeviceValues::getBound(OpBuilder &b, Location loc, Value size) {
   if (!isDevice(size))
     return size;
+  int64_t blockRows;
+  if (auto found = mostBlocks.find(findBlockCount(size, blockRows));
+      found != mostBlocks.end())
+    return arith::ConstantIndexOp::create(b, loc, found->second * blockRows);
   Operation *op = size.getDefiningOp();
   if (auto dim = dyn_cast<memref::DimOp>(op))
     if (std::optional<int64_t> index = dim.getConstantIndex();
@@ -83,6 +129,11 @@ Value DeviceValues::getBound(OpBuilder &b, Location loc, Value size) {
 
 void DeviceValues::noteWorkspace(WorkspaceOp op) {
   signalsBefore[op] = signals.lookup(op.getChannel());
+  if (!cast<MemRefType>(op.getType()).isDynamicDim(0))
+    return;
+  int64_t blockRows;
+  if (Value count = findBlockCount(op.getSizes().front(), blockRows))
+    mostBlocks[count] = getPlannedRows(op) / blockRows;
 }
 
 /// What `buffer` may be a view of.
@@ -161,8 +212,6 @@ Value DeviceValues::computeInbox(OpBuilder &b, WorkspaceOp op, Value device,
   Location loc = op.getLoc();
   auto pointer = LLVM::LLVMPointerType::get(b.getContext());
   Type i32 = b.getI32Type(), i64 = b.getI64Type();
-  auto plan =
-      SymbolTable::lookupNearestSymbolFrom<PlanOp>(op, op.getPlanAttr());
   int64_t since = signals.lookup(op.getChannel()) - signalsBefore.lookup(op);
   Value channel = LLVM::ConstantOp::create(b, loc, i32, op.getChannelAttr());
   Value count =
@@ -175,12 +224,7 @@ Value DeviceValues::computeInbox(OpBuilder &b, WorkspaceOp op, Value device,
   // A step beyond the plan is an error that the push records; what reads and
   // writes the inbox stays inside it all the same.
   auto type = cast<MemRefType>(op.getType());
-  int64_t rowBytes = type.getElementTypeBitWidth() / 8;
-  for (int64_t size : type.getShape().drop_front())
-    rowBytes *= std::max<int64_t>(size, 1);
-  auto planned =
-      cast<ChannelAttr>(plan.getChannels()[op.getChannel()]).getBytes();
-  Value most = arith::ConstantIndexOp::create(b, loc, planned / rowBytes);
+  Value most = arith::ConstantIndexOp::create(b, loc, getPlannedRows(op));
   SmallVector<Value> sizes;
   for (Value size : op.getSizes()) {
     Value here = compute(b, size, device, copies);

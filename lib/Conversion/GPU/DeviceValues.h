@@ -24,8 +24,9 @@ public:
   bool isDevice(Value value);
 
   /// A host value that `size`, a number of rows, does not exceed; null where
-  /// none is known. What the device knows are counts of a step's rows, so
-  /// `setStepRows` bounds them all.
+  /// none is known. What the device knows are counts of a step's rows, which
+  /// `setStepRows` bounds, and of blocks, which are bounded by the workspace
+  /// that was planned for them.
   Value getBound(OpBuilder &b, Location loc, Value size);
   Value getDimBound(OpBuilder &b, Location loc, Value buffer, int64_t dim);
 
@@ -52,6 +53,8 @@ private:
                      IRMapping &copies);
 
   Value stepRows;
+  // Of numbers of blocks in memory.
+  llvm::DenseMap<Value, int64_t> mostBlocks;
   SmallVector<memref::LoadOp> loads;
   llvm::SmallPtrSet<Operation *, 4> stale; // of the loads
   llvm::DenseMap<int32_t, int64_t> signals;

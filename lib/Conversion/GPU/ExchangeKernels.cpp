@@ -14,7 +14,9 @@ using namespace mlir::shardq;
 
 KernelShape mlir::shardq::getExchangeShape(Operation *op) {
   if (auto push = dyn_cast<PushOp>(op); push && !push.isByOffsets())
-    return getGroupPushShape(push);
+    return push.getDirection() == Direction::GatherRows
+               ? getRowsPushShape(push)
+               : getGroupPushShape(push);
   KernelShape shape;
   shape.threads = 256;
   // Lanes signal and wait; the others poison an inbox, should it come to it.
@@ -69,7 +71,7 @@ public:
   /// `carry` is null where rows go straight to peers; else `args` end with its
   /// buffer.
   PushKernel(KernelBuilder &b, PushOp op, ValueRange args,
-             const CarriedRows *carry = nullptr);
+             const CarriedRows *carry);
   void emit();
 
 private:
@@ -444,21 +446,25 @@ void mlir::shardq::emitAnnounceKernel(KernelBuilder &b, SignalOp signal,
   emitFlag(b, signal, "shardq_device_announce", {true, false}, args);
 }
 
+static void emitPushKernel(KernelBuilder &b, PushOp push, ValueRange args,
+                           const CarriedRows *carry) {
+  if (push.isByOffsets())
+    return PushKernel(b, push, args, carry).emit();
+  if (push.getDirection() == Direction::GatherRows)
+    return emitRowsPushKernel(b, push, args, carry);
+  emitGroupPushKernel(b, push, args, carry);
+}
+
 void mlir::shardq::emitCarriedKernel(KernelBuilder &b, PushOp push,
                                      const CarriedRows &carry,
                                      ValueRange args) {
-  if (!push.isByOffsets())
-    return emitGroupPushKernel(b, push, args, &carry);
-  PushKernel(b, push, args, &carry).emit();
+  emitPushKernel(b, push, args, &carry);
 }
 
 void mlir::shardq::emitExchangeKernel(KernelBuilder &b, Operation *op,
                                       ValueRange args) {
-  if (auto push = dyn_cast<PushOp>(op)) {
-    if (!push.isByOffsets())
-      return emitGroupPushKernel(b, push, args, nullptr);
-    return PushKernel(b, push, args).emit();
-  }
+  if (auto push = dyn_cast<PushOp>(op))
+    return emitPushKernel(b, push, args, nullptr);
   if (auto signal = dyn_cast<SignalOp>(op))
     return emitFlag(b, signal, "shardq_device_signal", true, args);
   emitFlag(b, cast<WaitOp>(op), "shardq_device_wait", false, args);

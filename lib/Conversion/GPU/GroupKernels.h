@@ -13,6 +13,12 @@ KernelShape getGroupPushShape(PushOp op);
 void emitGroupPushKernel(KernelBuilder &b, PushOp op, ValueRange args,
                          const CarriedRows *carry);
 
+/// Push of gather_rows, with the rows that the inbox is to have (index) behind
+/// the device context: its own number of rows is held to what was planned.
+KernelShape getRowsPushShape(PushOp op);
+void emitRowsPushKernel(KernelBuilder &b, PushOp op, ValueRange args,
+                        const CarriedRows *carry);
+
 /// A call of the device library; null where it has no result.
 Value callDevice(KernelBuilder &b, StringRef name, Type result,
                  ValueRange arguments);

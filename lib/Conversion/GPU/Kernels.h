@@ -77,8 +77,9 @@ void emitTopKKernel(KernelBuilder &b, int64_t k, bool holes, Value scores,
 //===--- Rows and steps ---------------------------------------------------===//
 
 /// expand_rows, convert_indices, local_rows (and this rank's coordinate),
-/// take_rows, memref.copy, linalg.fill, memref.store; count_decode_rows and
-/// split_gate, with memref<1xi64> behind the operands for the result.
+/// take_rows, memref.copy, linalg.fill, memref.store; count_decode_rows,
+/// split_gate and gather_gate, with memref<1xi64> behind the operands for the
+/// result.
 KernelShape getRowShape(Operation *op);
 void emitRowKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
@@ -96,7 +97,8 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 
 /// push, signal and wait. Behind the operands stand this rank in the mesh, its
 /// coordinate along the axis, and the address of the device context, all of
-/// index type. Signal and wait are one block.
+/// index type; behind those of a push of gather_rows the rows that its inbox is
+/// to have. Signal and wait are one block.
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 

@@ -2,6 +2,7 @@
 
 #include "../Loops/Kernels.h"
 #include "Copies.h"
+#include "GatherKernels.h"
 #include "Kernels.h"
 #include "StepKernels.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -14,7 +15,7 @@ using namespace mlir::shardq;
 
 KernelShape mlir::shardq::getRowShape(Operation *op) {
   KernelShape shape;
-  if (isa<CountDecodeRowsOp, SplitGateOp, memref::StoreOp>(op))
+  if (isa<CountDecodeRowsOp, SplitGateOp, GatherGateOp, memref::StoreOp>(op))
     shape.maxBlocks = 1;
   // A thread for each row.
   auto isVector = [](Value buffer) {
@@ -286,6 +287,7 @@ void mlir::shardq::emitRowKernel(KernelBuilder &b, Operation *op,
       .Case(
           [&](CountDecodeRowsOp op) { emitCountDecodeRowsKernel(b, op, args); })
       .Case([&](SplitGateOp op) { emitSplitGateKernel(b, op, args); })
+      .Case([&](GatherGateOp op) { emitGatherGateKernel(b, op, args); })
       .Case([&](ConvertIndicesOp op) { IndexConversion(b, op, args).emit(); })
       .Case([&](TakeRowsOp) { emitTakeRowsKernel(b, args); })
       .Case([&](memref::CopyOp) { emitCopyKernel(b, args); })

@@ -120,9 +120,27 @@ static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
   });
 }
 
-/// The rows of all blocks to everyone; zeros for those outside the sources.
-static void emitGatherRows(LoopBuilder &b, PushOp op, ValueRange operands,
+/// All rows to everyone.
+static void emitGatherRows(LoopBuilder &b, PushOp op, Value source,
                            Value inbox) {
+  Group group(b, op);
+  Value zero = b.index(0);
+  Value rows = arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(group.ranks));
+  Value first = b.mul(group.coordinate, rows);
+  // What the source has, should types promise more.
+  Value known = b.min(rows, b.dim(source, 0));
+  int64_t inRow = cast<MemRefType>(source.getType()).getDimSize(1);
+  group.forEachMember(inbox, [&](Value, Value theirs) {
+    b.loop(zero, known, [&](Value row) {
+      copyHeads(b, inRow, source, row, zero, theirs, b.add(first, row), zero,
+                0);
+    });
+  });
+}
+
+/// The rows of all blocks to everyone; zeros for those outside the sources.
+static void emitGatherBlocks(LoopBuilder &b, PushOp op, ValueRange operands,
+                             Value inbox) {
   Group group(b, op);
   ValueRange sources = operands.drop_back();
   Value blocks = operands.back(), zero = b.index(0);
@@ -170,7 +188,9 @@ void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
   case Direction::ScatterHeads:
     return emitScatter(b, op, args.drop_back(), args.back());
   case Direction::GatherRows:
-    return emitGatherRows(b, op, args.drop_back(), args.back());
+    if (!op.getBlocks())
+      return emitGatherRows(b, op, args.front(), args.back());
+    return emitGatherBlocks(b, op, args.drop_back(), args.back());
   case Direction::HeadsToTokens:
   case Direction::TokensToHeads:
     break;

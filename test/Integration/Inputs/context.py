@@ -4,7 +4,7 @@ What differs between ranks is split over dimension 0: block r is rank r's.
 """
 
 import numpy as np
-from harness import DIGITS, expect, expect_equal, main, round_to, run, tensor, ulp, widen
+from harness import DIGITS, NUMPY, expect, expect_equal, main, round_to, run, tensor, ulp, widen
 
 BY_RANK = '{shardq.split = #shardq.split<@ranks, 0 over "tp">}'
 
@@ -399,6 +399,43 @@ func.func @layers(%q: {part} {BY_RANK}, %l: {l} {BY_RANK}) -> ({part} {BY_RANK})
 }}
 """, dict(q=q, l=lse), "--repeat=50", "--slots=2", f"--max-tokens={rows}")
         expect(np.allclose(found, q, rtol=1e-5, atol=1e-6), "rows changed")
+
+
+# Gathered rows.
+
+
+def gather_rows(tp, dcp, rows, shape, element, options=()):
+    rng = np.random.default_rng(rows)
+    values = (tp * rows, *shape)
+    local = rng.integers(-128, 128, values).astype("i1") if NUMPY[element] == "|i1" else \
+        round_to(element, rng.standard_normal(values))
+    t = tensor(element, "?", *shape)
+    (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
+  %all = shardq.gather_rows %x over @ranks "dcp" : ({t}) -> {t}
+  return %all : {t}
+}}
+""", dict(x=local), f"--max-tokens={max(rows, 1)}", *options)
+    members = local.reshape(tp // dcp, dcp * rows, *shape)
+    found = found.reshape(tp, dcp * rows, *shape)
+    for rank in range(tp):
+        expect_equal(found[rank], members[rank // dcp], f"{element} rows of rank {rank} of {tp}")
+
+
+def rows_ranks():
+    for tp, dcp in ((1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (4, 2), (8, 4)):
+        for rows in (0, 1, 7, 130):
+            gather_rows(tp, dcp, rows, (5,), "bf16")
+        gather_rows(tp, dcp, 9, (3, 8), "f32")
+
+
+def rows_types():
+    for element in ("bf16", "f16", "f32", "i8", "f8E4M3FN", "f8E5M2"):
+        gather_rows(3, 3, 11, (7,), element)
+        gather_rows(4, 2, 6, (2, 33), element)
+    # Many exchanges, one behind the other.
+    gather_rows(2, 2, 17, (576,), "bf16", ("--repeat=50", "--slots=2"))
 
 
 # Gathered KV.

@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 FIGURES = ["registers", "shared", "threads", "dynamic"]
-PIPELINE = ("builtin.module(shardq-dcp{step=decode remarks=false},shard-q-tokens{remarks=false},"
+PIPELINE = ("builtin.module(shardq-dcp{remarks=false},shard-q-tokens{remarks=false},"
             "shardq-to-nvvm{arch=sm_90a})")
 
 

@@ -138,22 +138,22 @@ Address CudaRank::newWord() {
   return address;
 }
 
-void CudaRank::exchange(int32_t channel, int32_t operation) {
-  shardq_rt_begin(context, stream);
-  void *device = shardq_rt_device(context);
+CudaRank::Started CudaRank::start(int32_t channel, int32_t operation,
+                                  bool waitsAtOnce) {
+  Started started{channel, operation, waitsAtOnce, shardq_rt_device(context)};
   int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
   int64_t bytes = world * static_cast<int64_t>(sizeof(int64_t));
-  void *sent = shardq_rt_alloc(context, bytes);
-  void *expected = shardq_rt_alloc(context, bytes);
   int64_t maxRows = plan.maxRows;
+  void *&device = started.device, *&sent = started.sent;
+  void *&expected = started.expected, *&outbox = started.outbox;
+  void *&landing = started.landing;
+  sent = shardq_rt_alloc(context, bytes);
+  expected = shardq_rt_alloc(context, bytes);
 
   void *counts[] = {&device, &round, &maxRows, &sent, &expected};
   shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
-  waitsAtOnce = !waitsAtOnce;
   // One program serves both transports.
-  bool isCarried = shardq_rt_is_carried(context);
-  void *outbox = nullptr, *landing = nullptr;
-  if (isCarried) {
+  if (shardq_rt_is_carried(context)) {
     outbox = shardq_rt_alloc(context, world * maxRows * kRowBytes);
     landing = shardq_rt_alloc(context, world * maxRows * kRowBytes);
     void *pack[] = {&device,  &channel, &operation, &round,
@@ -164,31 +164,57 @@ void CudaRank::exchange(int32_t channel, int32_t operation) {
     shardq_rt_launch(context, &kTestImage, kTestAnnounce, 1, announce);
     shardq_rt_transfer(context, channel, operation, first, stride, world,
                        outbox, landing, maxRows, kRowBytes);
-  } else {
-    void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
-    shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
-    void *signal[] = {&device, &channel, &operation, &first,
-                      &stride, &world,   &sent,      &expected};
-    shardq_rt_launch(context, &kTestImage,
-                     waitsAtOnce ? kTestSignalWait : kTestSignal, 1, signal);
+    return started;
   }
-  if (isCarried || !waitsAtOnce) {
+  void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
+  shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
+  void *signal[] = {&device, &channel, &operation, &first,
+                    &stride, &world,   &sent,      &expected};
+  shardq_rt_launch(context, &kTestImage,
+                   waitsAtOnce ? kTestSignalWait : kTestSignal, 1, signal);
+  return started;
+}
+
+void CudaRank::finish(Started started) {
+  int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
+  int64_t maxRows = plan.maxRows;
+  int32_t &channel = started.channel, &operation = started.operation;
+  void *&device = started.device, *&expected = started.expected;
+  bool isCarried = started.landing;
+  if (isCarried || !started.waitsAtOnce) {
     void *wait[] = {&device, &channel, &operation, &first,
                     &stride, &world,   &expected};
     shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
   }
   if (isCarried) {
-    void *unpack[] = {&device, &channel, &maxRows, &expected, &landing};
+    void *unpack[] = {&device, &channel, &maxRows, &expected, &started.landing};
     shardq_rt_launch(context, &kTestImage, kTestUnpack, 2 * world, unpack);
-    shardq_rt_free(context, landing);
-    shardq_rt_free(context, outbox);
+    shardq_rt_free(context, started.landing);
+    shardq_rt_free(context, started.outbox);
   }
   void *verify[] = {&device, &channel, &round, &maxRows, &expected, &wrong};
   shardq_rt_launch(context, &kTestImage, kTestVerify, world, verify);
+  shardq_rt_free(context, expected);
+  shardq_rt_free(context, started.sent);
+}
+
+void CudaRank::exchange(int32_t channel, int32_t operation) {
+  shardq_rt_begin(context, stream);
+  waitsAtOnce = !waitsAtOnce;
+  finish(start(channel, operation, waitsAtOnce));
   void *next[] = {&round};
   shardq_rt_launch(context, &kTestImage, kTestNext, 1, next);
-  shardq_rt_free(context, expected);
-  shardq_rt_free(context, sent);
+  shardq_rt_end(context);
+}
+
+void CudaRank::overlap(int32_t outer, int32_t inner) {
+  shardq_rt_begin(context, stream);
+  waitsAtOnce = !waitsAtOnce;
+  Started around = start(outer, outer, /*waitsAtOnce=*/false);
+  finish(start(inner, inner, waitsAtOnce));
+  finish(around);
+  void *next[] = {&round};
+  shardq_rt_launch(context, &kTestImage, kTestNext, 1, next);
   shardq_rt_end(context);
 }
 

@@ -58,6 +58,8 @@ public:
   /// the device. Signal and wait of every other one are one kernel.
   void exchange(int32_t channel, int32_t operation);
   void exchange(int32_t channel) { exchange(channel, channel); }
+  /// Enqueues an exchange on `inner` between signal and wait of one on `outer`.
+  void overlap(int32_t outer, int32_t inner);
   /// A q exchange and an out exchange.
   void layer() {
     exchange(0);
@@ -87,6 +89,17 @@ public:
   cuda::Stream stream = nullptr;
 
 private:
+  /// An exchange that has signalled.
+  struct Started {
+    int32_t channel, operation;
+    bool waitsAtOnce;
+    void *device;
+    void *sent = nullptr, *expected = nullptr;
+    void *outbox = nullptr, *landing = nullptr; // where NCCL carries the rows
+  };
+
+  Started start(int32_t channel, int32_t operation, bool waitsAtOnce);
+  void finish(Started started);
   uint64_t read(cuda::Address address);
   cuda::Address newWord();
 

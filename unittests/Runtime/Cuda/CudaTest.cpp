@@ -82,6 +82,7 @@ protected:
 
 TEST_P(CudaRanks, LayersBackToBack) { expectCorrect("layers"); }
 TEST_P(CudaRanks, LoneExchangeInTwoGenerations) { expectCorrect("lone"); }
+TEST_P(CudaRanks, ExchangesInsideOthers) { expectCorrect("overlap"); }
 TEST_P(CudaRanks, GraphReplays) { expectCorrect("graph"); }
 TEST_P(CudaRanks, SlotsOnTwoStreams) { expectCorrect("slots"); }
 TEST_P(CudaRanks, DelayedRank) { expectCorrect("delayed"); }

@@ -53,6 +53,27 @@ static void lone(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
                    rank.countRounds() == uint64_t(count);
 }
 
+/// Exchanges that begin and end around another, as gathered KV does, eagerly
+/// and in a graph.
+static void overlap(shardq_comm *comm, const TestPlan &plan,
+                    RankResult &result) {
+  CudaRank rank(comm, plan);
+  int64_t count = isSanitized() ? 5 : 20;
+  for (int64_t round = 0; round != count; ++round)
+    rank.overlap(0, 1);
+  CapturedGraph captured = rank.capture([&] {
+    rank.overlap(0, 1);
+    rank.overlap(1, 0);
+  });
+  bool launched = static_cast<bool>(captured);
+  for (int64_t replay = 0; launched && replay != count; ++replay)
+    launched = captured.launch(rank.stream);
+  rank.overlap(1, 0);
+  result.correct = launched && rank.synchronize() && rank.countWrong() == 0 &&
+                   rank.countRounds() == uint64_t(3 * count + 1);
+  result.value = static_cast<int64_t>(rank.countWrong());
+}
+
 /// Keeps a graph for longer than any communicator.
 static void keep(CapturedGraph graph) {
   static std::mutex mutex;
@@ -225,6 +246,7 @@ static void capacity(shardq_comm *comm, const TestPlan &plan,
 static const Scenario kScenarios[] = {
     {"layers", {1, 1}, 1, 30'000, "", layers},
     {"lone", {2}, 1, 30'000, "", lone},
+    {"overlap", {2, 2}, 1, 30'000, "", overlap},
     {"graph", {1, 1}, 1, 30'000, "", graph},
     {"graph-stays", {1, 1}, 1, 30'000, "", graphStays},
     {"slots", {1, 1}, 2, 30'000, "", slots},

@@ -1,0 +1,312 @@
+//===- RowsPush.cpp - Rows of every member to every member ----------------===//
+//
+// gather_rows: the rows of a list of blocks, or all rows of the sources, one
+// member's behind the other's. They are copied as a run of pieces, whatever
+// rows and blocks these belong to: blocks of threads are full for every block
+// size, and the inbox is filled in order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Copies.h"
+#include "GroupKernels.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+static constexpr int64_t kThreads = 256;
+/// Pieces of a thread in flight.
+static constexpr int64_t kUnroll = 8;
+static constexpr int64_t kChunk = kThreads * kUnroll;
+static constexpr int64_t kMaxBlocks = 132 * 16;
+
+namespace {
+
+/// Static facts of a push.
+struct Geometry {
+  explicit Geometry(PushOp op);
+
+  int64_t ranks, stride;
+  int64_t elementBytes;
+  int64_t rowBytes; // of all sources
+  bool isWhole;     // pieces of 16 bytes belong to one source each
+};
+
+class RowsPush {
+public:
+  RowsPush(KernelBuilder &b, PushOp op, ValueRange args,
+           const CarriedRows *carry);
+  void emit();
+
+private:
+  /// A chunk of the rows for, or from, the member at `peer`.
+  struct Task {
+    Value peer, isOwn;
+    Value row, piece; // where it begins
+    Value pieces;     // from there on, also those of other chunks
+  };
+  /// Address of a row, and bytes from one row to the next.
+  struct Run {
+    Value address, rowStride;
+  };
+
+  Value countRows();
+  void emitTasks();
+  void copyTask(const Task &task);
+  Run getRun(Value buffer, Value row);
+  Run getTarget(const Task &task);
+  Value pieceAt(const Run &run, Value piece);
+  Value load(const Task &task, Value piece);
+  std::pair<Value, Value> split(Value piece);
+
+  bool isUnpack() const { return carry && carry->isLanding; }
+
+  KernelBuilder &b;
+  PushOp op;
+  const CarriedRows *carry;
+  Geometry shape;
+  ValueRange sources;
+  Value blocks; // null where all rows are sent
+  Value inbox, me, coordinate, device, needed;
+  Value box;        // outbox or landing
+  int64_t unit = 0; // bytes of a piece: 16, or an element's
+  Value memberRows; // of each member, in the inbox
+  Value rows;       // that this member sends
+  Value sourceRows; // that there are
+};
+
+} // namespace
+
+Geometry::Geometry(PushOp op) {
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  ranks = over.axis.getSize();
+  stride = over.mesh.getStride(over.axis);
+  auto inbox = cast<MemRefType>(op.getInbox().getType());
+  elementBytes = inbox.getElementTypeBitWidth() / 8;
+  rowBytes = inbox.getDimSize(1) * elementBytes;
+  isWhole = true;
+  for (Value source : op.getSources())
+    isWhole &=
+        cast<MemRefType>(source.getType()).getDimSize(1) * elementBytes % 16 ==
+        0;
+}
+
+KernelShape mlir::shardq::getRowsPushShape(PushOp op) {
+  Geometry geometry(op);
+  int64_t pieces =
+      geometry.rowBytes / (geometry.isWhole ? 16 : geometry.elementBytes);
+  KernelShape shape;
+  shape.threads = kThreads;
+  shape.rowsPerBlock =
+      std::max<int64_t>(1, kChunk / std::max<int64_t>(1, pieces));
+  shape.blocksPerRow = geometry.ranks;
+  if (pieces > kChunk)
+    shape.blocksPerRow =
+        std::min<int64_t>(kMaxBlocks, llvm::divideCeil(pieces, kChunk)) *
+        geometry.ranks;
+  shape.maxBlocks = kMaxBlocks;
+  return shape;
+}
+
+RowsPush::RowsPush(KernelBuilder &b, PushOp op, ValueRange args,
+                   const CarriedRows *carry)
+    : b(b), op(op), carry(carry), shape(op) {
+  unsigned numSources = op.getSources().size();
+  sources = args.take_front(numSources);
+  args = args.drop_front(numSources);
+  if (op.getBlocks()) {
+    blocks = args.front();
+    args = args.drop_front();
+  }
+  inbox = args[0];
+  me = args[1];
+  coordinate = args[2];
+  device = toPointer(b, b.getLoc(), args[3]);
+  needed = args[4];
+  if (carry)
+    box = args[5];
+  for (Value source : sources) {
+    Value here = b.dim(source, 0);
+    sourceRows = sourceRows ? b.min(sourceRows, here) : here;
+  }
+}
+
+/// Rows that are sent. The workspace has clamped the inbox where the step does
+/// not fit, and no entry behind the list is read, whatever the step says.
+Value RowsPush::countRows() {
+  Value count = b.min(memberRows, sourceRows);
+  if (blocks) {
+    Value blockSize = b.index(*op.getBlockSize());
+    Value known = arith::DivUIOp::create(b, memberRows, blockSize);
+    count = b.mul(b.min(known, b.dim(blocks, 0)), blockSize);
+  }
+  return carry ? b.min(count, b.index(carry->rows)) : count;
+}
+
+RowsPush::Run RowsPush::getRun(Value buffer, Value row) {
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
+  return {b.address(buffer, {row, b.index(0)}),
+          b.mul(metadata.getStrides()[0], b.index(shape.elementBytes))};
+}
+
+/// Row and piece of it, of pieces behind the beginning of a row.
+std::pair<Value, Value> RowsPush::split(Value piece) {
+  int64_t perRow = shape.rowBytes / unit;
+  if (perRow > (1 << 30)) {
+    Value count = b.index(perRow);
+    return {arith::DivUIOp::create(b, piece, count),
+            arith::RemUIOp::create(b, piece, count)};
+  }
+  Value number = b.toI32(piece), count = b.i32(perRow);
+  return {b.extend(arith::DivUIOp::create(b, number, count)),
+          b.extend(arith::RemUIOp::create(b, number, count))};
+}
+
+Value RowsPush::pieceAt(const Run &run, Value piece) {
+  auto [row, inside] = split(piece);
+  return b.advance(run.address, b.add(b.mul(row, run.rowStride),
+                                      b.mul(inside, b.index(unit))));
+}
+
+/// Where own rows of a task go.
+RowsPush::Run RowsPush::getTarget(const Task &task) {
+  Value first = b.mul(coordinate, memberRows);
+  Run own = getRun(inbox, b.add(first, task.row));
+  if (!carry) {
+    Value steps = b.mul(b.sub(task.peer, coordinate), b.index(shape.stride));
+    own.address = toPeer(b, own.address, b.add(me, steps), device);
+    return own;
+  }
+  Value row = b.add(b.mul(task.peer, b.index(carry->rows)), task.row);
+  Run carried = getRun(box, row);
+  return {b.select(task.isOwn, own.address, carried.address),
+          b.select(task.isOwn, own.rowStride, carried.rowStride)};
+}
+
+/// From the source that has it; zeros of a row that none has. There is no
+/// branch, so that several pieces are in flight: what is read in place of such
+/// a row is the own inbox.
+Value RowsPush::load(const Task &task, Value piece) {
+  auto [rowsOn, inPieces] = split(piece);
+  Value inside = b.mul(inPieces, b.index(unit));
+  Value row = b.add(task.row, rowsOn), isThere;
+  if (blocks) {
+    Value blockSize = b.index(*op.getBlockSize());
+    Value entry = arith::DivUIOp::create(b, row, blockSize);
+    Value block = b.toIndex(b.load(blocks, entry));
+    Value stride =
+        b.index(op.getBlockStrideRows().value_or(*op.getBlockSize()));
+    row =
+        b.add(b.mul(block, stride), arith::RemUIOp::create(b, row, blockSize));
+    isThere = b.inRange(row, b.index(0), sourceRows);
+    row = b.select(isThere, row, b.index(0));
+  }
+  Value address;
+  int64_t begin = 0;
+  for (Value source : sources) {
+    Value here = b.advance(b.address(source, {row, b.index(0)}),
+                           b.sub(inside, b.index(begin)));
+    address = address
+                  ? b.select(b.lessEqual(b.index(begin), inside), here, address)
+                  : here;
+    begin +=
+        cast<MemRefType>(source.getType()).getDimSize(1) * shape.elementBytes;
+  }
+  Type type = unit == 16 ? Type(VectorType::get({4}, b.getI32Type()))
+                         : Type(b.getIntegerType(8 * unit));
+  if (!isThere)
+    return b.loadAt(type, address);
+  Value other = b.address(inbox, {b.index(0), b.index(0)});
+  Value loaded = b.loadAt(type, b.select(isThere, address, other));
+  return b.select(isThere, loaded, LLVM::ZeroOp::create(b, type));
+}
+
+void RowsPush::copyTask(const Task &task) {
+  if (isUnpack()) {
+    Value row = b.add(b.mul(task.peer, b.index(carry->rows)), task.row);
+    Run from = getRun(box, row);
+    Run to = getRun(inbox, b.add(b.mul(task.peer, memberRows), task.row));
+    Type type = unit == 16 ? Type(VectorType::get({4}, b.getI32Type()))
+                           : Type(b.getIntegerType(8 * unit));
+    return storeRun(
+        b, task.piece, task.pieces, unit, kUnroll,
+        [&](Value piece) { return b.loadAt(type, pieceAt(from, piece)); },
+        [&](Value piece) { return pieceAt(to, piece); });
+  }
+  Run to = getTarget(task);
+  storeRun(
+      b, task.piece, task.pieces, unit, kUnroll,
+      [&](Value piece) { return load(task, piece); },
+      [&](Value piece) { return pieceAt(to, piece); });
+}
+
+/// Each chunk for rank+1, rank+2, ... in turn: at any time each rank is written
+/// by all others alike, and a chunk comes from the cache but for the first. Own
+/// rows stand last, so that they take no time from the link.
+void RowsPush::emitTasks() {
+  Value zero = b.index(0), perRow = b.index(shape.rowBytes / unit);
+  Value ranks = b.index(shape.ranks), others = b.index(shape.ranks - 1);
+  Value pieces = b.mul(rows, perRow), chunk = b.index(kChunk);
+  Value chunks =
+      arith::DivUIOp::create(b, b.add(pieces, b.index(kChunk - 1)), chunk);
+  Value firstOwn = b.mul(chunks, others);
+  Value tasks = isUnpack() ? firstOwn : b.mul(chunks, ranks);
+  b.overBlocks(zero, tasks, [&](Value number) {
+    Task task;
+    task.isOwn = b.lessEqual(firstOwn, number);
+    Value at = b.sub(number, firstOwn), turn = zero;
+    if (shape.ranks > 1) {
+      at = b.select(task.isOwn, at, arith::DivUIOp::create(b, number, others));
+      turn = b.select(
+          task.isOwn, zero,
+          b.add(arith::RemUIOp::create(b, number, others), b.index(1)));
+    }
+    task.peer = arith::RemUIOp::create(b, b.add(coordinate, turn), ranks);
+    Value first = b.mul(at, chunk);
+    task.row = arith::DivUIOp::create(b, first, perRow);
+    task.piece = arith::RemUIOp::create(b, first, perRow);
+    task.pieces = b.sub(pieces, b.mul(task.row, perRow));
+    copyTask(task);
+  });
+}
+
+void RowsPush::emit() {
+  Value go = b.equal(
+      callDevice(b, "shardq_device_ok", b.getI32Type(), {device}), b.i32(1));
+  if (!isUnpack()) {
+    Value admitted =
+        callDevice(b, "shardq_device_admit", b.getI32Type(),
+                   {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
+                    b.fromIndex(needed, b.getI64Type()),
+                    arith::ConstantIntOp::create(b, shape.rowBytes, 64)});
+    go = b.both(go, b.equal(admitted, b.i32(1)));
+  }
+  b.when(go, [&] {
+    memberRows =
+        arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(shape.ranks));
+    rows = countRows();
+    auto emitPieces = [&](int64_t bytes) {
+      unit = bytes;
+      emitTasks();
+    };
+    // Rows of no bytes.
+    if (shape.rowBytes == 0)
+      return;
+    if (!shape.isWhole)
+      return emitPieces(shape.elementBytes);
+    Value aligned = isAligned16(b, inbox);
+    for (Value source : sources)
+      aligned = b.both(aligned, isAligned16(b, source));
+    if (carry)
+      aligned = b.both(aligned, isAligned16(b, box));
+    b.when(
+        aligned, [&] { emitPieces(16); },
+        [&] { emitPieces(shape.elementBytes); });
+  });
+}
+
+void mlir::shardq::emitRowsPushKernel(KernelBuilder &b, PushOp op,
+                                      ValueRange args,
+                                      const CarriedRows *carry) {
+  RowsPush(b, op, args, carry).emit();
+}
