@@ -20,8 +20,8 @@ using namespace mlir::shardq;
 
 namespace {
 
-/// Ops of one block that work on the same rows and whose results only the last
-/// one hands on, in program order.
+/// Ops of one block that work on the same rows, in program order. What they
+/// hand on is used behind the last one only.
 using Chain = SmallVector<Operation *>;
 
 class Slicer {
@@ -35,7 +35,8 @@ private:
   bool fits(Operation *first);
   bool fits(Value rows);
   void slice(const Chain &chain);
-  SmallVector<Value> createSlices(const Chain &chain, Value rows);
+  SmallVector<Value> createSlices(const Chain &chain, ValueRange results,
+                                  Value rows);
 
   ModuleOp module;
   int64_t maxTokens;
@@ -44,36 +45,75 @@ private:
 
 } // namespace
 
-/// Whether nothing but `user` uses the op's results.
-static bool isUsedOnlyBy(Operation *op, Operation *user) {
-  return op->getBlock() == user->getBlock() &&
-         llvm::all_of(op->getUsers(),
-                      [&](Operation *other) { return other == user; });
+/// Whether all that uses the values is in the chain.
+static bool isUsedWithin(ValueRange values, ArrayRef<Operation *> chain) {
+  return llvm::all_of(values, [&](Value value) {
+    return llvm::all_of(value.getUsers(), [&](Operation *user) {
+      return llvm::is_contained(chain, user);
+    });
+  });
 }
 
-/// From the gather that the merge's rows come from, with the attention between,
-/// so that gathers and merges alternate; or the merge alone.
-static Chain findChain(CombineLseOp merge) {
-  Operation *last = merge;
-  Chain chain{last};
-  Operation *source = merge.getPartial().getDefiningOp();
+static bool isInBlockOf(Operation *op, Operation *other) {
+  return op && op->getBlock() == other->getBlock();
+}
+
+/// The gather that partial outputs come from, with the attention between, so
+/// that gathers and merges alternate.
+static void addAttention(Chain &chain, Value partial) {
+  Chain with = chain;
+  Operation *source = partial.getDefiningOp();
   if (auto attention = dyn_cast_if_present<SparseMlaOp>(source)) {
-    if (!isUsedOnlyBy(attention, merge) || attention.getQ().size() != 1)
-      return chain;
-    chain.insert(chain.begin(), attention);
+    if (!isInBlockOf(source, chain.back()) || attention.getQ().size() != 1 ||
+        !isUsedWithin(source->getResults(), with))
+      return;
+    with.push_back(source);
     source = attention.getQ().front().getDefiningOp();
   }
-  auto gather = dyn_cast_if_present<GatherQueryOp>(source);
-  if (!gather || !isUsedOnlyBy(gather, chain.front()))
-    return {last};
-  chain.insert(chain.begin(), gather);
+  if (!isa_and_present<GatherQueryOp>(source) ||
+      !isInBlockOf(source, chain.back()) ||
+      !isUsedWithin(source->getResults(), with))
+    return;
+  with.push_back(source);
+  chain = std::move(with);
+}
+
+/// Shares are weighed with LSEs that were gathered for that.
+static void addWeights(Chain &chain, ReduceHeadsOp sums) {
+  auto weigh = sums.getSource().getDefiningOp<WeighPartialOp>();
+  if (!isInBlockOf(weigh, sums) ||
+      !isUsedWithin(weigh->getResult(0), {sums.getOperation()}))
+    return;
+  auto lses = weigh.getLses().getDefiningOp<GatherRowsOp>();
+  if (!isInBlockOf(lses, sums) ||
+      !isUsedWithin(lses->getResults(), {weigh.getOperation()}))
+    return;
+  for (Value merged : weigh->getResults().drop_front())
+    for (Operation *user : merged.getUsers())
+      if (Operation *place = sums->getBlock()->findAncestorOpInBlock(*user);
+          !place || !sums->isBeforeInBlock(place))
+        return;
+  chain.append({weigh, lses});
+  addAttention(chain, weigh.getPartial());
+}
+
+/// `last` and what belongs to it.
+static Chain findChain(Operation *last) {
+  Chain chain{last};
+  if (auto merge = dyn_cast<CombineLseOp>(last))
+    addAttention(chain, merge.getPartial());
+  else if (auto sums = dyn_cast<ReduceHeadsOp>(last))
+    addWeights(chain, sums);
+  llvm::sort(chain, [](Operation *one, Operation *other) {
+    return one->isBeforeInBlock(other);
+  });
   return chain;
 }
 
 static bool isRowOperand(OpOperand &operand) {
   if (auto rowWise = dyn_cast<RowWiseOpInterface>(operand.getOwner()))
     return rowWise.isRowOperand(operand);
-  return true; // gathers and merges have no others
+  return true; // of the others all are, or come from the chain
 }
 
 /// What the rows of a chain are counted by.
@@ -150,12 +190,13 @@ static Value putSlice(OpBuilder &b, Location loc, Value slice, Value target,
 }
 
 /// The results of the chain, in turns of as many rows as inboxes hold.
-SmallVector<Value> Slicer::createSlices(const Chain &chain, Value rows) {
+SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
+                                        Value rows) {
   Location loc = chain.back()->getLoc();
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
   SmallVector<Value> wholes;
-  for (Type type : chain.back()->getResultTypes()) {
+  for (Type type : results.getTypes()) {
     auto tensor = cast<RankedTensorType>(type);
     SmallVector<Value> sizes;
     if (tensor.isDynamicDim(0))
@@ -176,8 +217,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, Value rows) {
         result.setType(withRows(result.getType()));
     }
     SmallVector<Value> filled;
-    for (auto [result, whole] :
-         llvm::zip_equal(chain.back()->getResults(), carried))
+    for (auto [result, whole] : llvm::zip_equal(results, carried))
       filled.push_back(
           putSlice(b, loc, slices.lookup(result), whole, first, size));
     scf::YieldOp::create(b, loc, filled);
@@ -193,30 +233,36 @@ void Slicer::slice(const Chain &chain) {
   Value source = getRowSource(chain.front());
   Value rows = tensor::DimOp::create(
       builder, loc, source, arith::ConstantIndexOp::create(builder, loc, 0));
-  SmallVector<Value> results;
+  SmallVector<Value> results, replacements;
+  for (Operation *op : chain)
+    for (Value result : op->getResults())
+      if (op == last || !isUsedWithin(result, chain))
+        results.push_back(result);
   if (cast<ShapedType>(source.getType()).isDynamicDim(0)) {
     Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
     Value isWhole = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sle, rows, most);
     auto branch =
-        scf::IfOp::create(builder, loc, last->getResultTypes(), isWhole,
+        scf::IfOp::create(builder, loc, TypeRange(ValueRange(results)), isWhole,
                           /*addThenBlock=*/true, /*addElseBlock=*/true);
     builder.setInsertionPointToStart(branch.thenBlock());
     IRMapping copies;
     for (Operation *op : chain)
       builder.clone(*op, copies);
-    scf::YieldOp::create(
-        builder, loc,
-        llvm::map_to_vector(last->getResults(), [&](Value result) {
-          return copies.lookup(result);
-        }));
+    scf::YieldOp::create(builder, loc,
+                         llvm::map_to_vector(results, [&](Value result) {
+                           return copies.lookup(result);
+                         }));
     builder.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(builder, loc, createSlices(chain, rows));
-    results.assign(branch->result_begin(), branch->result_end());
+    scf::YieldOp::create(builder, loc, createSlices(chain, results, rows));
+    llvm::append_range(replacements, branch->getResults());
   } else {
-    results = createSlices(chain, rows);
+    replacements = createSlices(chain, results, rows);
   }
-  last->replaceAllUsesWith(results);
+  for (auto [result, replacement] : llvm::zip_equal(results, replacements))
+    result.replaceUsesWithIf(replacement, [&](OpOperand &use) {
+      return !llvm::is_contained(chain, use.getOwner());
+    });
   for (Operation *op : llvm::reverse(chain))
     op->erase();
 }
@@ -229,10 +275,11 @@ LogicalResult Slicer::run() {
     return failure();
   SmallVector<Chain> chains;
   llvm::SmallPtrSet<Operation *, 8> taken;
-  module.walk([&](CombineLseOp merge) {
-    if (merge.isOnBuffers())
+  module.walk([&](CollectiveOpInterface op) {
+    if (!isa<CombineLseOp, ReduceHeadsOp>(*op) ||
+        cast<TwoFormOpInterface>(*op).isOnBuffers())
       return;
-    chains.push_back(findChain(merge));
+    chains.push_back(findChain(op));
     taken.insert(chains.back().begin(), chains.back().end());
   });
   module.walk([&](GatherQueryOp gather) {

@@ -65,6 +65,36 @@ func.func @known(%q: tensor<64x2x16xbf16>, %many: tensor<65x2x16xbf16>, %p: tens
 
 // -----
 
+// The ops that a merge may be made of; the merged LSE is used behind them.
+
+shardq.mesh @ranks ["tp" = 4]
+
+// CHECK-LABEL: func @forms
+// CHECK-SAME: %[[P:.*]]: tensor<?x8x16xf32>, %[[L:.*]]: tensor<?x8xf32>
+func.func @forms(%p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16xf32>, tensor<?x8xf32>) {
+  // CHECK: %[[R:.*]]:2 = scf.if %{{.*}} -> (tensor<?x8xf32>, tensor<?x2x16xf32>) {
+  // CHECK-NEXT: %[[LSES:.*]] = shardq.gather_rows %[[L]]
+  // CHECK-NEXT: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[P]] lses(%[[LSES]])
+  // CHECK-NEXT: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
+  // CHECK-NEXT: scf.yield %[[SHARE]]#1, %[[SUMS]]
+  // CHECK: else
+  // CHECK: scf.for
+  // CHECK: %[[LS:.*]] = tensor.extract_slice %[[L]]
+  // CHECK: %[[LSES:.*]] = shardq.gather_rows %[[LS]]
+  // CHECK: %[[PS:.*]] = tensor.extract_slice %[[P]]
+  // CHECK: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[PS]] lses(%[[LSES]])
+  // CHECK: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
+  // CHECK: tensor.insert_slice %[[SHARE]]#1
+  // CHECK: tensor.insert_slice %[[SUMS]]
+  // CHECK: return %[[R]]#1, %[[R]]#0
+  %lses = shardq.gather_rows %l over @ranks "tp" : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  %share, %merged = shardq.weigh_partial %p lses(%lses) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8x16xf32>, tensor<?x8xf32>)
+  %sums = shardq.reduce_heads %share over @ranks "tp" : (tensor<?x8x16xf32>) -> tensor<?x2x16xf32>
+  return %sums, %merged : tensor<?x2x16xf32>, tensor<?x8xf32>
+}
+
+// -----
+
 // A merge of what was gathered, and one whose queries are read once more.
 
 shardq.mesh @ranks ["tp" = 4]

@@ -122,7 +122,8 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
   let summary = "Lets steps of more rows than planned exchange queries and outputs in slices";
   let description = [{
     A step of the form for decode steps has as many rows as its caller gives it, and inboxes hold
-    `max-tokens`. Each `gather_query` and the attention and `combine_lse` that read it gets a second form:
+    `max-tokens`. Each `gather_query` and the attention and `combine_lse` that read it get a second form, as do the ops that
+    `--shardq-select-transport` makes of a merge:
 
     ```mlir
     %fits = arith.cmpi sle, %rows, %c8192 : index
@@ -134,7 +135,7 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     ```
 
     All ranks have the same rows, so all take the same branch and as many turns. A row's result does not
-    depend on which slice it is in. A `gather_query` or `combine_lse` on its own is sliced by itself. One whose rows
+    depend on which slice it is in. A `gather_query`, `combine_lse` or `reduce_heads` on its own is sliced by itself. One whose rows
     are known to fit is left alone, as is one whose rows differ between ranks, with a remark: no rank could tell the turns
     of the others. A second run changes nothing.
   }];
