@@ -158,6 +158,8 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);
     GatherQueryOp::attachInterface<TwoFormModel<GatherQueryOp>>(*context);
     CombineLseOp::attachInterface<TwoFormModel<CombineLseOp>>(*context);
+    WeighPartialOp::attachInterface<TwoFormModel<WeighPartialOp>>(*context);
+    ReduceHeadsOp::attachInterface<TwoFormModel<ReduceHeadsOp>>(*context);
     GatherRowsOp::attachInterface<TwoFormModel<GatherRowsOp>>(*context);
     GatherBlocksOp::attachInterface<TwoFormModel<GatherBlocksOp>>(*context);
     GatherKvFinishOp::attachInterface<TwoFormModel<GatherKvFinishOp>>(*context);

@@ -370,7 +370,7 @@ GatherKvStartOp Rewriter::createStart(const Candidate &candidate) {
       builder, op.getLoc(), KvGatherType::get(builder.getContext()),
       ValueRange{op.getKv()}, blocks.getResult(0), blocks.getResult(2),
       blocks.getMeshAttr(), candidate.axis, convert.getBlockSizeAttr(),
-      convert.getBlockStrideRowsAttr());
+      convert.getBlockStrideRowsAttr(), TransportAttr());
 }
 
 /// The form for decode steps. Returns what replaces the op's results; null for
@@ -387,7 +387,7 @@ SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
       builder, loc,
       TypeRange{RankedTensorType::get(
           {q.getDimSize(0), heads, op.getQueryDim()}, q.getElementType())},
-      op.getQ(), ValueRange{}, mesh, candidate.axis);
+      op.getQ(), ValueRange{}, mesh, candidate.axis, TransportAttr());
   SmallVector<Type> types{
       RankedTensorType::get({out.getDimSize(0), heads, op.getValueDim()},
                             out.getElementType()),
@@ -404,7 +404,7 @@ SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
     merged.push_back(op->getResult(1).getType());
   auto combine = CombineLseOp::create(
       builder, loc, merged, attend->getResult(0), attend->getResult(1),
-      ValueRange{}, mesh, candidate.axis, op.getLseAttr());
+      ValueRange{}, mesh, candidate.axis, op.getLseAttr(), TransportAttr());
   SmallVector<Value> values(combine.getResults());
   values.resize(op->getNumResults());
   return values;

@@ -592,14 +592,14 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   ShapedType out = op.getOutType(0);
   Type element = out.getElementType();
   int64_t dynamic = ShapedType::kDynamic;
-  Value q =
-      ExchangeOp::create(builder, loc,
-                         TypeRange{RankedTensorType::get(
-                             {dynamic, heads, op.getQueryDim()}, element)},
-                         direction(Direction::HeadsToTokens), op.getQ(),
-                         step.ids, step.offsets, step.decodes, Value(),
-                         ValueRange{}, candidate.mesh, axisAttr)
-          .getResult(0);
+  Value q = ExchangeOp::create(
+                builder, loc,
+                TypeRange{RankedTensorType::get(
+                    {dynamic, heads, op.getQueryDim()}, element)},
+                direction(Direction::HeadsToTokens), op.getQ(), step.ids,
+                step.offsets, step.decodes, Value(), ValueRange{},
+                candidate.mesh, axisAttr, TransportAttr())
+                .getResult(0);
   prefill.q.push_back(q);
   Value kv = op.getKv();
   if (gather)
@@ -630,7 +630,7 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
             direction(Direction::TokensToHeads),
             ValueRange{ofPrefill->getResult(number)}, step.ids, step.offsets,
             step.decodes, ofDecode->getResult(number), ValueRange{},
-            candidate.mesh, axisAttr)
+            candidate.mesh, axisAttr, TransportAttr())
             .getResult(0));
   return values;
 }

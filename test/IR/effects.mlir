@@ -56,14 +56,19 @@ func.func @context(%q: tensor<?x2x8xf32>, %p: tensor<?x6x8xf32>, %l: tensor<?x6x
   // CHECK-COUNT-2: shardq.gather_query
   // CHECK-COUNT-2: shardq.combine_lse
   // CHECK-COUNT-2: shardq.gather_rows
+  // CHECK-COUNT-2: shardq.reduce_heads
   // SIMPLE-NOT: shardq.filter_indices
   // SIMPLE-NOT: shardq.local_lengths
+  // SIMPLE-NOT: shardq.weigh_partial
   %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
   %1 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
   %2 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x2x8xf32>
   %3 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x2x8xf32>
   %6 = shardq.gather_rows %q over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
   %7 = shardq.gather_rows %q over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
+  %8 = shardq.reduce_heads %p over @ranks "tp" : (tensor<?x6x8xf32>) -> tensor<?x2x8xf32>
+  %9 = shardq.reduce_heads %p over @ranks "tp" : (tensor<?x6x8xf32>) -> tensor<?x2x8xf32>
+  %10 = shardq.weigh_partial %p lses(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x6x8xf32>
   %4 = shardq.filter_indices %i over @ranks "tp" {interleave = 4 : i64} : (tensor<?x4xi32>) -> tensor<?x4xi32>
   %5 = shardq.local_lengths %n over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
   // CHECK: return

@@ -225,13 +225,15 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
     - heads of the token side are `W` times those of the head side
     - `after` stands with `tokens_to_heads` only and has the result's heads and dimension
     - heads and dimensions are static
+    - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
                        Variadic<ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>>:$sources,
                        ShardQ_IntVector:$ids, ShardQ_IntVector:$offsets, Index:$decodes,
                        Optional<ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>>:$after,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$outs,
-                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [2, 3]>>:$results);
   let assemblyFormat = [{
     custom<Direction>($direction) `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`

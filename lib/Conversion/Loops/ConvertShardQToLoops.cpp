@@ -69,7 +69,9 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](LocalLengthsOp op) { emitLocalLengths(b, op, args); })
       .Case([&](FilterIndicesOp op) { emitFilterIndices(b, op, args); })
       .Case([&](GatheredSlotsOp op) { emitGatheredSlots(b, op, args); })
-      .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); });
+      .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); })
+      .Case([&](WeighPartialOp op) { emitWeighPartial(b, op, args); })
+      .Case([&](SumPartialsOp op) { emitSumPartials(b, op, args); });
 }
 
 FailureOr<func::FuncOp>
@@ -79,7 +81,7 @@ ConvertShardQToLoopsPass::getKernel(Operation *op, ArrayRef<Type> types) {
   NamedAttrList attrs(op->getPropertiesAsAttribute()
                           ? cast<DictionaryAttr>(op->getPropertiesAsAttribute())
                           : DictionaryAttr::get(context));
-  for (StringRef irrelevant : {"exchange", "channel", "sharding"})
+  for (StringRef irrelevant : {"exchange", "channel", "sharding", "transport"})
     attrs.erase(irrelevant);
   Attribute key = ArrayAttr::get(
       context, {StringAttr::get(context, op->getName().getStringRef()),
@@ -167,6 +169,11 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   Location loc = op->getLoc();
   SmallVector<Value> operands(op->getOperands());
 
+  if (auto push = dyn_cast<PushOp>(op))
+    if (TransportAttr transport = push.getTransportAttr();
+        transport && transport.getValue() == Transport::Nccl)
+      return push.emitOpError("is to be carried by NCCL, which moves rows "
+                              "between GPUs: choose direct for ranks on CPUs");
   if (auto attention = dyn_cast<SparseMlaOp>(op)) {
     if (failed(verifyOwnKeys(attention)))
       return failure();
@@ -198,7 +205,7 @@ void ConvertShardQToLoopsPass::runOnOperation() {
   getOperation().walk([&](Operation *op) {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
             IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp, FilterIndicesOp,
-            GatheredSlotsOp, MergeLseOp>(op))
+            GatheredSlotsOp, MergeLseOp, WeighPartialOp, SumPartialsOp>(op))
       ops.push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&

@@ -26,6 +26,8 @@ void emitLocalLengths(LoopBuilder &b, LocalLengthsOp op, ValueRange args);
 void emitFilterIndices(LoopBuilder &b, FilterIndicesOp op, ValueRange args);
 void emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op, ValueRange args);
 void emitMergeLse(LoopBuilder &b, MergeLseOp op, ValueRange args);
+void emitWeighPartial(LoopBuilder &b, WeighPartialOp op, ValueRange args);
+void emitSumPartials(LoopBuilder &b, SumPartialsOp op, ValueRange args);
 
 /// Writes the request-relative row of a page table: `table[req, t / block] *
 /// stride + t % block`, or -1 where the request or block is outside the table
