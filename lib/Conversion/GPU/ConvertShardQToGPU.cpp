@@ -1119,10 +1119,18 @@ static LogicalResult verifyKnownForms(ModuleOp module) {
     return op.emitOpError("of ") << stringifyDirection(op.getDirection())
                                  << " has no form on the GPU";
   };
+  // Rows outside the source are cleared by bytes.
+  auto verifyMissing = [](TakeRowsOp op) -> LogicalResult {
+    if (!op.getMissingAttr() || op.getOutType(0).getRank() == 1)
+      return success();
+    return op.emitOpError("with 'missing' on rows of more than one number has "
+                          "no form on the GPU");
+  };
   auto check = [&](Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
         .Case<PushOp, SignalOp, WaitOp>(verifyDirection)
+        .Case<TakeRowsOp>(verifyMissing)
         .Default(success());
   };
   WalkResult result =
