@@ -316,7 +316,8 @@ Value FunctionRewriter::getOwn(Value value, Call &call) {
   while (auto cast = source.getDefiningOp<tensor::CastOp>())
     source = cast.getSource();
   if (Value own = call.own.lookup(source))
-    return own;
+    return castTo(builder, value.getLoc(), own,
+                  withDynamicRows(value.getType()));
   return take(value, call.rows);
 }
 
@@ -462,9 +463,12 @@ void FunctionRewriter::rewriteWrite(WriteRowsOp op,
   op.getSlotsMutable().set(slots.getResult(1));
 }
 
-/// Index ops that only own rows of are used, with their taps.
+/// Index ops that only own rows of are used, with their taps and casts.
 static void eraseUnused(ArrayRef<Operation *> ops) {
   for (Operation *op : llvm::reverse(ops)) {
+    for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+      if (isa<tensor::CastOp>(user) && user->use_empty())
+        user->erase();
     if (!isIndexOp(op) || !llvm::all_of(op->getUsers(), [](Operation *user) {
           return isa<TapOp>(user);
         }))

@@ -124,6 +124,28 @@ func.func @write(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %new: tensor<?x8
 
 // -----
 
+// Own rows are seen through casts, which say of them what they said of all.
+// CHECK-LABEL: func.func @casts
+// CHECK-NOT: shardq.topk
+// CHECK: %[[OWN:.*]] = shardq.topk %{{.*}} : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x16xi32>
+// CHECK: %[[CAST:.*]] = tensor.cast %[[OWN]] : tensor<?x16xi32> to tensor<?x?xi32>
+// CHECK: shardq.sparse_mla q(%{{.*}}) kv(%{{.*}}) slots(%[[CAST]])
+// CHECK-NOT: shardq.topk
+// TWO-LABEL: func.func @casts
+shardq.mesh @ranks ["pcp" = 2]
+func.func @casts(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %scores: tensor<?x?xf32>, %start: tensor<?xi32>,
+                 %lens: tensor<?xi32>, %rows: index) -> tensor<?x4x8xbf16> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %topk = shardq.topk %scores visible(%visible) : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x16xi32>
+  %cast = tensor.cast %topk : tensor<?x16xi32> to tensor<?x?xi32>
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%cast) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %out : tensor<?x4x8xbf16>
+}
+
+// -----
+
 // No axis, or one rank: as it was.
 // CHECK-LABEL: func.func @untouched
 // CHECK-NOT: shardq.chunk_split
