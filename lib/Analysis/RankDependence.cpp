@@ -106,7 +106,7 @@ bool RankDependence::visit(Operation *op) {
   }
   if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
           GatherQueryOp, CombineLseOp, WeighPartialOp, ReduceHeadsOp,
-          GatherRowsOp, GatherKvFinishOp>(op))
+          GatherRowsOp, GatherKvFinishOp, ChunkSplitOp, ChunkLengthsOp>(op))
     from.contents = true;
   if (isa<LocalRowsOp>(op))
     from.shape = true;

@@ -49,7 +49,23 @@ def ShardQ_DirectionAttr : EnumAttr<ShardQ_Dialect, ShardQ_Direction, "direction
   let description = [{
     `heads_to_tokens` or `tokens_to_heads`, see `shardq.exchange`; `gather_heads`, see
     `shardq.gather_query`; `scatter_heads`, see `shardq.combine_lse`; `gather_rows`, see
-    `shardq.gather_kv_start`.
+    `shardq.gather_rows` and `shardq.gather_kv_start`.
+  }];
+  let assemblyFormat = "$value";
+}
+
+def ShardQ_ChunkPart : I32EnumAttr<"ChunkPart", "rows of a step in chunks", [
+    I32EnumAttrCase<"All", 0, "all">,
+    I32EnumAttrCase<"Head", 1, "head">,
+    I32EnumAttrCase<"Tail", 2, "tail">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
+def ShardQ_ChunkPartAttr : EnumAttr<ShardQ_Dialect, ShardQ_ChunkPart, "chunk_part"> {
+  let summary = "part of a step in chunks";
+  let description = [{
+    `all` rows; the decode requests with the `head` chunks; or the `tail` chunks. See `shardq.chunk_split`.
   }];
   let assemblyFormat = "$value";
 }

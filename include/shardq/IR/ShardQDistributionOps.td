@@ -148,7 +148,8 @@ def ShardQ_LocalRowsOp : ShardQ_TwoFormOp<"local_rows", ShardQ_OnAxis> {
 def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
   let summary = "chosen rows of a row operand";
   let description = [{
-    `result[i, ...] = source[rows[i], ...]`; rows of zeros where `rows[i]` is outside the source.
+    `result[i, ...] = source[rows[i], ...]`; rows of `missing`, or zeros without it, where `rows[i]` is
+    outside the source.
 
     ```mlir
     func.func @take(%q: tensor<?x64x128xbf16>, %mine: tensor<?xi32>) -> tensor<?x64x128xbf16> {
@@ -161,16 +162,31 @@ def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
     **Constraints:**
     - source and result have one element type and, behind dimension 0, one shape
     - `rows` and the result agree in rows
+    - `missing` is a number of the element type, which is i32, i64 or f32 then
   }];
   let arguments = (ins ShardQ_Shaped<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>:$source,
                        ShardQ_IntVector:$rows,
-                       Variadic<MemRefRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$outs);
+                       Variadic<MemRefRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$outs,
+                       OptionalAttr<TypedAttrInterface>:$missing);
   let results = (outs Variadic<TensorRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$results);
   let assemblyFormat = [{
     $source `[` $rows `]` (`outs` `(` $outs^ `)`)? attr-dict
     `:` functional-type(operands, results)
   }];
+  let builders = [OpBuilder<(ins "TypeRange":$results, "Value":$source, "Value":$rows,
+                                 "ValueRange":$outs), [{
+    build($_builder, $_state, results, source, rows, outs, TypedAttr());
+  }]>];
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// What rows outside the source consist of.
+    TypedAttr getMissingValue() {
+      if (TypedAttr missing = getMissingAttr())
+        return missing;
+      return ::llvm::cast<TypedAttr>(
+          Builder(getContext()).getZeroAttr(getOutType(0).getElementType()));
+    }
+  }];
 }
 
 def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",

@@ -98,6 +98,48 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
                            "::mlir::scf::SCFDialect"];
 }
 
+def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
+  let summary = "Divides the rows of prefill requests over ranks, in chunks";
+  let description = [{
+    For prefill context parallelism: in a program whose ranks along the axis all hold all rows of the
+    step, each `sparse_mla`, with the index ops that feed it, runs on a rank's own rows: decode requests whole, of each
+    prefill request a chunk from its beginning and one from its end (`chunk_split`). Its results are gathered.
+
+    ```mlir
+    // once per step
+    %decodes = shardq.count_decode_rows %query_start
+    %mine, %restore = shardq.chunk_split %query_start decodes(%decodes) rows(%rows) over @ranks "pcp"
+    %req_mine = shardq.take_rows %req[%mine] {missing = -1 : i32}
+    %visible_mine = shardq.take_rows %visible[%mine]
+    // per attention
+    // indexer, conversion, attention on take_rows of their row operands
+    %all = shardq.gather_rows %out_mine over @ranks "pcp"
+    %out = shardq.take_rows %all[%restore]
+    ```
+
+    Padded rows have request -1 and visible length 0. With `two-calls` the heads (with the decode requests) and the
+    tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
+    request.
+
+    Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows:
+    own rows are taken, gathered and written by `chunk_slots`.
+
+    The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
+    KV for `--shardq-dcp` behind this pass, may be sharded over other axes. An attention that cannot be
+    rewritten stays as it is; with `remarks` the reason is said at the op. A mesh without the axis, or with one rank
+    along it, changes nothing, nor does a second run.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"pcp\"", "Mesh axis over which requests are divided">,
+    Option<"twoCalls", "two-calls", "bool", "false",
+           "Attend head and tail chunks in two calls, by key lengths">,
+    Option<"remarks", "remarks", "bool", "true",
+           "Say which attentions were rewritten, and why others were not">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
 def ShardQVerifyLayouts : Pass<"shardq-verify-layouts", "::mlir::ModuleOp"> {
   let summary = "Rejects argument layouts that do not fit the argument";
   let description = [{

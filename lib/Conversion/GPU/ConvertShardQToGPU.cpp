@@ -1213,8 +1213,21 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
-  WalkResult result = module.walk(
-      [&](SparseMlaOp op) { return WalkResult(verifyOwnKeys(op)); });
+  // Rows outside the source are cleared by bytes.
+  auto verifyMissing = [](TakeRowsOp op) -> LogicalResult {
+    if (!op.getMissingAttr() || op.getOutType(0).getRank() == 1)
+      return success();
+    return op.emitOpError("with 'missing' on rows of more than one number has "
+                          "no form on the GPU");
+  };
+  auto check = [&](Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
+        .Case<TakeRowsOp>(verifyMissing)
+        .Default(success());
+  };
+  WalkResult result =
+      module.walk([&](Operation *op) { return WalkResult(check(op)); });
   return failure(result.wasInterrupted());
 }
 

@@ -62,6 +62,7 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](ConvertIndicesOp op) { emitConvertIndices(b, op, args); })
       .Case([&](LocalRowsOp op) { emitLocalRows(b, op, args); })
       .Case([&](TakeRowsOp op) { emitTakeRows(b, op, args); })
+      .Case([&](WriteRowsOp op) { emitWriteRows(b, op, args); })
       .Case([&](TopKOp op) { emitTopK(b, op, args); })
       .Case([&](IndexerOp op) { emitIndexer(b, op, args); })
       .Case([&](SparseMlaOp op) { emitSparseMla(b, op, args); })
@@ -113,6 +114,8 @@ static SmallVector<unsigned> getRowPositions(Operation *op) {
   SmallVector<unsigned> positions;
   if (auto take = dyn_cast<TakeRowsOp>(op))
     return {1, 2};
+  if (isa<WriteRowsOp>(op))
+    return {0, 1};
   auto rowWise = dyn_cast<RowWiseOpInterface>(op);
   for (OpOperand &operand : op->getOpOperands())
     if (rowWise && rowWise.isRowOperand(operand))
@@ -203,9 +206,10 @@ void ConvertShardQToLoopsPass::runOnOperation() {
   SmallVector<Operation *> ops;
   SmallVector<memref::CopyOp> copies;
   getOperation().walk([&](Operation *op) {
-    if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
-            IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp, FilterIndicesOp,
-            GatheredSlotsOp, MergeLseOp, WeighPartialOp, SumPartialsOp>(op))
+    if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
+            WriteRowsOp, TopKOp, IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp,
+            FilterIndicesOp, GatheredSlotsOp, MergeLseOp, WeighPartialOp,
+            SumPartialsOp>(op))
       ops.push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&

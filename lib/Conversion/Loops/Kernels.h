@@ -18,6 +18,7 @@ void emitExpandRows(LoopBuilder &b, ExpandRowsOp op, ValueRange args);
 void emitConvertIndices(LoopBuilder &b, ConvertIndicesOp op, ValueRange args);
 void emitLocalRows(LoopBuilder &b, LocalRowsOp op, ValueRange args);
 void emitTakeRows(LoopBuilder &b, TakeRowsOp op, ValueRange args);
+void emitWriteRows(LoopBuilder &b, WriteRowsOp op, ValueRange args);
 void emitTopK(LoopBuilder &b, TopKOp op, ValueRange args);
 void emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args);
 void emitSparseMla(LoopBuilder &b, SparseMlaOp op, ValueRange args);
