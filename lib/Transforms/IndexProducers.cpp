@@ -1,6 +1,7 @@
 //===- IndexProducers.cpp - Where an attention's rows come from -----------===//
 
 #include "IndexProducers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -34,6 +35,41 @@ Value mlir::shardq::sliceRows(OpBuilder &builder, Location loc, Value value,
   return tensor::ExtractSliceOp::create(builder, loc,
                                         withDynamicRows(value.getType()), value,
                                         offsets, sizes, ones);
+}
+
+Value mlir::shardq::joinRows(OpBuilder &builder, ValueRange parts) {
+  if (parts.size() == 1)
+    return parts.front();
+  Location loc = parts.front().getLoc();
+  RankedTensorType type = withDynamicRows(parts.front().getType());
+  Value rows;
+  SmallVector<Value> sizes;
+  for (Value part : parts) {
+    sizes.push_back(tensor::DimOp::create(builder, loc, part, 0));
+    rows = rows ? arith::AddIOp::create(builder, loc, rows, sizes.back())
+                      .getResult()
+                : sizes.back();
+  }
+  Value joined = tensor::EmptyOp::create(builder, loc, type, rows);
+  OpFoldResult begin = builder.getIndexAttr(0);
+  for (auto [part, size] : llvm::zip_equal(parts, sizes)) {
+    SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(type.getRank(), builder.getIndexAttr(1));
+    SmallVector<OpFoldResult> extent{size};
+    for (int64_t dim : type.getShape().drop_front())
+      extent.push_back(builder.getIndexAttr(dim));
+    offsets.front() = begin;
+    joined = tensor::InsertSliceOp::create(builder, loc, part, joined, offsets,
+                                           extent, ones);
+    begin = size;
+  }
+  return joined;
+}
+
+Value mlir::shardq::lookThroughCasts(Value value) {
+  while (auto cast = value.getDefiningOp<tensor::CastOp>())
+    value = cast.getSource();
+  return value;
 }
 
 Operation *mlir::shardq::cloneOnRows(OpBuilder &builder, Operation *op,

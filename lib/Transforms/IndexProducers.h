@@ -19,6 +19,11 @@ Value castTo(OpBuilder &builder, Location loc, Value value, Type type);
 Value sliceRows(OpBuilder &builder, Location loc, Value value,
                 OpFoldResult begin, Value size);
 
+/// The rows of all parts, one part behind the other.
+Value joinRows(OpBuilder &builder, ValueRange parts);
+
+Value lookThroughCasts(Value value);
+
 /// Clones a row-wise op where the builder stands, to run on the rows of the
 /// step that `rows` names: `getRows` gives those of a row operand. Taps of its
 /// results are cloned, with the rows. Results are of dynamic rows.

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "IndexProducers.h"
+#include "OwnKeys.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
@@ -56,12 +58,6 @@ std::pair<Value, Value> getStepLengths(ExpandRowsOp expand) {
   return {expand.getQueryStart(), expand.getSeqLens()};
 }
 
-Value lookThroughCasts(Value value) {
-  while (auto cast = value.getDefiningOp<tensor::CastOp>())
-    value = cast.getSource();
-  return value;
-}
-
 /// Calls `visit` for each use of the value, or of a cast of it, until it fails.
 LogicalResult forEachUse(Value value,
                          llvm::function_ref<LogicalResult(OpOperand &)> visit) {
@@ -78,9 +74,12 @@ LogicalResult forEachUse(Value value,
 /// Rewrites the attentions of a module.
 class Rewriter {
 public:
-  Rewriter(ModuleOp module, DcpStep step, int32_t nullBlock, bool remarks)
-      : module(module), step(step), nullBlock(nullBlock), remarks(remarks),
-        builder(module.getContext()), dominance(module) {}
+  Rewriter(ModuleOp module, DcpStep step, DecodeRows decodeRows,
+           int32_t nullBlock, bool remarks)
+      : module(module), step(step),
+        combinesDecodeRows(decodeRows == DecodeRows::Combine),
+        nullBlock(nullBlock), remarks(remarks), builder(module.getContext()),
+        dominance(module) {}
 
   LogicalResult run();
 
@@ -100,6 +99,13 @@ private:
   SmallVector<Value> createGathered(const Candidate &candidate,
                                     GatherKvStartOp start,
                                     GatheredSlotsOp slots);
+  SmallVector<Value> attendGathered(const Candidate &candidate,
+                                    GatherKvStartOp start, TypeRange types,
+                                    ValueRange q, Value slots, Value req,
+                                    Value length);
+  Value createDecodes(const Candidate &candidate);
+  SmallVector<Value> createDecodeRows(const Candidate &candidate, Value indices,
+                                      Value decodes);
 
   // Shared by attentions.
   Blocks &getBlocks(const Candidate &candidate);
@@ -113,6 +119,7 @@ private:
 
   ModuleOp module;
   DcpStep step;
+  bool combinesDecodeRows;
   int32_t nullBlock;
   bool remarks;
   OpBuilder builder;
@@ -271,21 +278,31 @@ SmallVector<Operation *> Rewriter::getOwnIndexOps(const Candidate &candidate) {
 // Emission
 //===----------------------------------------------------------------------===//
 
+static bool needsLse(SparseMlaOp op) {
+  return op.hasLse() && !op->getResult(1).use_empty();
+}
+
+static OwnKeys getOwnKeys(OpBuilder &builder, const Candidate &candidate) {
+  ConvertIndicesOp convert = candidate.convert;
+  SparseMlaOp op = candidate.op;
+  ShardingAttr sharding = op.getShardingAttr();
+  return {op.getKv(),
+          convert.getTable(),
+          sharding.getMesh(),
+          candidate.axis,
+          candidate.ranks,
+          builder.getI64IntegerAttr(sharding.getInterleave()),
+          convert.getBlockSizeAttr(),
+          convert.getBlockStrideRowsAttr()};
+}
+
 FilterIndicesOp Rewriter::createFilter(const Candidate &candidate,
                                        Value indices) {
   ConvertIndicesOp convert = candidate.convert;
-  auto slots = cast<RankedTensorType>(convert->getResult(0).getType());
-  SmallVector<Type> types{slots};
-  if (candidate.isCompacted)
-    types.push_back(
-        RankedTensorType::get({slots.getDimSize(0)}, builder.getI32Type()));
-  ShardingAttr sharding = SparseMlaOp(candidate.op).getShardingAttr();
-  return FilterIndicesOp::create(
-      builder, convert.getLoc(), types, indices, convert.getTable(),
-      convert.getReq(), ValueRange{}, sharding.getMesh(), candidate.axis,
-      builder.getI64IntegerAttr(sharding.getInterleave()),
-      convert.getBlockSizeAttr(), convert.getBlockStrideRowsAttr(),
-      candidate.isCompacted ? UnitAttr() : builder.getUnitAttr());
+  return filterToOwnKeys(
+      builder, convert.getLoc(), getOwnKeys(builder, candidate), indices,
+      convert.getReq(), cast<RankedTensorType>(convert->getResult(0).getType()),
+      candidate.isCompacted);
 }
 
 FilterIndicesOp Rewriter::getFilter(const Candidate &candidate) {
@@ -389,42 +406,102 @@ GatherKvStartOp Rewriter::createStart(const Candidate &candidate) {
 SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
                                           FilterIndicesOp filter) {
   SparseMlaOp op = candidate.op;
-  Location loc = op.getLoc();
-  FlatSymbolRefAttr mesh = op.getShardingAttr().getMesh();
-  auto q = cast<RankedTensorType>(op.getQ().front().getType());
-  auto out = cast<RankedTensorType>(op->getResult(0).getType());
-  int64_t heads = op.getNumHeads() * candidate.ranks;
-  auto gather = GatherQueryOp::create(
-      builder, loc,
-      TypeRange{RankedTensorType::get(
-          {q.getDimSize(0), heads, op.getQueryDim()}, q.getElementType())},
-      op.getQ(), ValueRange{}, mesh, candidate.axis, TransportAttr());
-  SmallVector<Type> types{
-      RankedTensorType::get({out.getDimSize(0), heads, op.getValueDim()},
-                            out.getElementType()),
-      RankedTensorType::get({out.getDimSize(0), heads}, builder.getF32Type())};
-  auto attend = SparseMlaOp::create(
-      builder, loc, types, gather->getResults(), op.getKv(),
-      filter->getResult(0), op.getReq(),
-      candidate.isCompacted ? Value(filter->getResult(1)) : op.getTopkLength(),
-      Value(), ValueRange{}, op.getScaleAttr(), ShardingAttr(),
-      op.getLseAttr());
-  bool needsLse = op.hasLse() && !op->getResult(1).use_empty();
-  SmallVector<Type> merged{out};
-  if (needsLse)
-    merged.push_back(op->getResult(1).getType());
-  auto combine = CombineLseOp::create(
-      builder, loc, merged, attend->getResult(0), attend->getResult(1),
-      ValueRange{}, mesh, candidate.axis, op.getLseAttr(), TransportAttr());
-  SmallVector<Value> values(combine.getResults());
-  values.resize(op->getNumResults());
+  AttendingRows rows{SmallVector<Value>(op.getQ()), op.getReq(),
+                     candidate.isCompacted ? Value() : op.getTopkLength()};
+  SmallVector<Value> values = attendOwnKeys(
+      builder, op, getOwnKeys(builder, candidate), rows, filter, needsLse(op));
+  for (auto [value, result] : llvm::zip_equal(values, op->getResults()))
+    if (value)
+      value = castTo(builder, op.getLoc(), value, result.getType());
   return values;
 }
 
-/// The form for steps with prefill: the op itself over all keys.
+/// The decode rows of a step in which keys are gathered, by the form for decode
+/// steps. `indices` are those of all rows.
+SmallVector<Value> Rewriter::createDecodeRows(const Candidate &candidate,
+                                              Value indices, Value decodes) {
+  SparseMlaOp op = candidate.op;
+  ConvertIndicesOp convert = candidate.convert;
+  Location loc = op.getLoc();
+  auto take = [&](Value value) -> Value {
+    return value ? sliceRows(builder, loc, value, builder.getIndexAttr(0),
+                             decodes)
+                 : value;
+  };
+  AttendingRows rows;
+  for (Value part : op.getQ())
+    rows.q.push_back(take(part));
+  rows.req = take(op.getReq());
+  if (!candidate.isCompacted)
+    rows.topkLength = take(op.getTopkLength());
+  OwnKeys keys = getOwnKeys(builder, candidate);
+  FilterIndicesOp filter = filterToOwnKeys(
+      builder, loc, keys, take(indices),
+      convert.getReq() == op.getReq() ? rows.req : take(convert.getReq()),
+      withDynamicRows(convert->getResult(0).getType()), candidate.isCompacted);
+  return attendOwnKeys(builder, op, keys, rows, filter, needsLse(op));
+}
+
+/// Leading rows of decode requests, of the rows that the op has.
+Value Rewriter::createDecodes(const Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  ExpandRowsOp expand = candidate.expand;
+  Location loc = op.getLoc();
+  Value decodes = CountDecodeRowsOp::create(
+      builder, loc, builder.getIndexType(), expand.getQueryStart(),
+      expand.getSpeculativeTokensAttr());
+  Value rows = tensor::DimOp::create(builder, loc, op.getQ().front(), 0);
+  return arith::MinSIOp::create(builder, loc, decodes, rows);
+}
+
+/// The form for steps with prefill: the op itself over all keys, with its
+/// slots among them.
 SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
                                             GatherKvStartOp start,
                                             GatheredSlotsOp slots) {
+  SparseMlaOp op = candidate.op;
+  Value length = op.getTopkLength();
+  if (candidate.takesCount)
+    length = castTo(builder, op.getLoc(), slots->getResult(1),
+                    op.getTopkLength().getType());
+  Value ownSlots = castTo(builder, op.getLoc(), slots->getResult(0),
+                          op.getSlots().getType());
+  // A merge would count a sink on each rank.
+  if (!combinesDecodeRows || op.getSink())
+    return attendGathered(candidate, start, op->getResultTypes(), op.getQ(),
+                          ownSlots, op.getReq(), length);
+
+  Location loc = op.getLoc();
+  Value decodes = createDecodes(candidate);
+  // While keys travel.
+  SmallVector<Value> ofDecode =
+      createDecodeRows(candidate, slots.getIndices(), decodes);
+  Value rows = tensor::DimOp::create(builder, loc, op.getQ().front(), 0);
+  Value others = arith::SubIOp::create(builder, loc, rows, decodes);
+  auto take = [&](Value value) -> Value {
+    return value ? sliceRows(builder, loc, value, decodes, others) : value;
+  };
+  SmallVector<Type> types;
+  for (Type type : op->getResultTypes())
+    types.push_back(withDynamicRows(type));
+  SmallVector<Value> ofOthers = attendGathered(
+      candidate, start, types, llvm::map_to_vector(op.getQ(), take),
+      take(ownSlots), take(op.getReq()), take(length));
+  SmallVector<Value> values;
+  for (auto [result, decode, other] :
+       llvm::zip_equal(op->getResults(), ofDecode, ofOthers))
+    values.push_back(decode ? castTo(builder, loc,
+                                     joinRows(builder, {decode, other}),
+                                     result.getType())
+                            : Value());
+  return values;
+}
+
+SmallVector<Value> Rewriter::attendGathered(const Candidate &candidate,
+                                            GatherKvStartOp start,
+                                            TypeRange types, ValueRange q,
+                                            Value slots, Value req,
+                                            Value length) {
   SparseMlaOp op = candidate.op;
   Location loc = op.getLoc();
   ShardingAttr sharding = op.getShardingAttr();
@@ -434,13 +511,9 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
       TypeRange{RankedTensorType::get({ShapedType::kDynamic, kv.getDimSize(1)},
                                       kv.getElementType())},
       start.getHandle(), ValueRange{});
-  Value length = op.getTopkLength();
-  if (candidate.takesCount)
-    length = castTo(builder, loc, slots->getResult(1), length.getType());
   auto attend = SparseMlaOp::create(
-      builder, loc, op->getResultTypes(), op.getQ(), finish->getResult(0),
-      castTo(builder, loc, slots->getResult(0), op.getSlots().getType()),
-      op.getReq(), length, op.getSink(), ValueRange{}, op.getScaleAttr(),
+      builder, loc, types, q, finish->getResult(0), slots, req, length,
+      op.getSink(), ValueRange{}, op.getScaleAttr(),
       ShardingAttr::get(builder.getContext(), sharding.getMesh(),
                         sharding.getHeads(), sharding.getOrder(),
                         sharding.getTokens()),
@@ -610,7 +683,8 @@ struct ShardQDcpPass : public shardq::impl::ShardQDcpBase<ShardQDcpPass> {
   using ShardQDcpBase::ShardQDcpBase;
 
   void runOnOperation() override {
-    if (failed(Rewriter(getOperation(), step, nullBlock, remarks).run()))
+    if (failed(Rewriter(getOperation(), step, decodeRows, nullBlock, remarks)
+                   .run()))
       signalPassFailure();
   }
 };

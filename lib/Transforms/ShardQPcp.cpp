@@ -74,7 +74,6 @@ private:
   Value take(Value value, Value rows, TypedAttr missing = {});
   Value getOwn(Value value, Call &call);
   void runOnOwnRows(Operation *indexOp, Step &step);
-  Value join(ValueRange parts);
   Value gather(Value own, Value result, const Candidate &candidate,
                const Step &step);
   void rewrite(const Candidate &candidate);
@@ -336,42 +335,12 @@ void FunctionRewriter::runOnOwnRows(Operation *indexOp, Step &step) {
   }
 }
 
-/// The rows of all calls, one call behind the other.
-Value FunctionRewriter::join(ValueRange parts) {
-  if (parts.size() == 1)
-    return parts.front();
-  Location loc = parts.front().getLoc();
-  auto type = cast<RankedTensorType>(parts.front().getType());
-  Value rows;
-  SmallVector<Value> sizes;
-  for (Value part : parts) {
-    sizes.push_back(tensor::DimOp::create(builder, loc, part, 0));
-    rows = rows ? arith::AddIOp::create(builder, loc, rows, sizes.back())
-                      .getResult()
-                : sizes.back();
-  }
-  Value joined = tensor::EmptyOp::create(builder, loc, type, rows);
-  OpFoldResult begin = builder.getIndexAttr(0);
-  for (auto [part, size] : llvm::zip_equal(parts, sizes)) {
-    SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
-    SmallVector<OpFoldResult> ones(type.getRank(), builder.getIndexAttr(1));
-    SmallVector<OpFoldResult> extent{size};
-    for (int64_t dim : type.getShape().drop_front())
-      extent.push_back(builder.getIndexAttr(dim));
-    offsets.front() = begin;
-    joined = tensor::InsertSliceOp::create(builder, loc, part, joined, offsets,
-                                           extent, ones);
-    begin = size;
-  }
-  return joined;
-}
-
 /// The rows of the step from a rank's own; `result` is what they stand for.
 Value FunctionRewriter::gather(Value own, Value result,
                                const Candidate &candidate, const Step &step) {
   Value all =
       GatherRowsOp::create(builder, own.getLoc(), TypeRange{own.getType()}, own,
-                           ValueRange{}, candidate.mesh, axis)
+                           ValueRange{}, candidate.mesh, axis, TransportAttr())
           .getResult(0);
   // Rows of no request have no sum of exponentials, and an output of 0.
   auto type = cast<RankedTensorType>(result.getType());
@@ -405,7 +374,8 @@ void FunctionRewriter::rewrite(const Candidate &candidate) {
   }
   for (auto [list, result] : llvm::zip_equal(parts, op->getResults()))
     if (!result.use_empty())
-      result.replaceAllUsesWith(gather(join(list), result, candidate, step));
+      result.replaceAllUsesWith(
+          gather(joinRows(builder, list), result, candidate, step));
   op.erase();
 }
 
@@ -449,9 +419,10 @@ void FunctionRewriter::rewriteWrite(WriteRowsOp op,
   Location loc = op.getLoc();
   builder.setInsertionPoint(op);
   Value own = take(op.getSource(), step.mine);
-  Value all = GatherRowsOp::create(builder, loc, TypeRange{own.getType()}, own,
-                                   ValueRange{}, candidate.mesh, axis)
-                  .getResult(0);
+  Value all =
+      GatherRowsOp::create(builder, loc, TypeRange{own.getType()}, own,
+                           ValueRange{}, candidate.mesh, axis, TransportAttr())
+          .getResult(0);
   Value local = tensor::DimOp::create(builder, loc, step.mine, 0);
   Type order =
       RankedTensorType::get({ShapedType::kDynamic}, builder.getI32Type());

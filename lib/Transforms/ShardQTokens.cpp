@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "IndexProducers.h"
+#include "OwnKeys.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -78,8 +79,9 @@ bool haveOneGate(const Candidate &a, const Candidate &b) {
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, StringRef axis,
-                   int64_t minTokens, bool remarks)
-      : function(function), axis(axis), minTokens(minTokens), remarks(remarks),
+                   int64_t minTokens, DecodeRows decodeRows, bool remarks)
+      : function(function), axis(axis), minTokens(minTokens),
+        combinesDecodeRows(decodeRows == DecodeRows::Combine), remarks(remarks),
         builder(function.getContext()), dominance(function) {}
 
   void run();
@@ -102,6 +104,7 @@ private:
   void cloneWithTaps(Operation *indexOp, IRMapping &inBranch);
   void versionShared(Operation *indexOp, const Candidate &candidate);
   void version(const Candidate &candidate);
+  std::optional<OwnKeys> findOwnKeys(SparseMlaOp op, GatherKvFinishOp gather);
   SmallVector<Value> emitTokenSharded(const Candidate &candidate,
                                       GatherKvFinishOp gather,
                                       ArrayRef<unsigned> results);
@@ -109,6 +112,7 @@ private:
   FunctionOpInterface function;
   StringRef axis;
   int64_t minTokens;
+  bool combinesDecodeRows;
   bool remarks;
   OpBuilder builder;
   DominanceInfo dominance;
@@ -501,6 +505,36 @@ static GatherKvFinishOp findOwnGather(SparseMlaOp op) {
   return finish;
 }
 
+static GatheredSlotsOp getGatheredSlots(SparseMlaOp op) {
+  return lookThroughCasts(op.getSlots()).getDefiningOp<GatheredSlotsOp>();
+}
+
+/// Whether the op's lengths count the slots that are there.
+static bool isCountOf(SparseMlaOp op, GatheredSlotsOp slots) {
+  return slots.getNumOuts() == 2 &&
+         lookThroughCasts(op.getTopkLength()) == slots->getResult(1);
+}
+
+/// What this rank keeps of the keys that are gathered, where decode rows are to
+/// attend that.
+std::optional<OwnKeys> FunctionRewriter::findOwnKeys(SparseMlaOp op,
+                                                     GatherKvFinishOp gather) {
+  // A merge would count a sink on each rank.
+  if (!combinesDecodeRows || !gather || op.getSink())
+    return std::nullopt;
+  GatherKvStartOp start = gather.getStart();
+  auto blocks = start.getBlocks().getDefiningOp<GatherBlocksOp>();
+  GatheredSlotsOp slots = getGatheredSlots(op);
+  if (!blocks || !slots || slots.getInverse() != blocks.getResult(1) ||
+      start.getSources().size() != 1)
+    return std::nullopt;
+  MeshAxis over = lookupMeshAxis(op, blocks.getMeshAttr(), blocks.getAxis());
+  return OwnKeys{start.getSources().front(), blocks.getTable(),
+                 blocks.getMeshAttr(),       blocks.getAxisAttr(),
+                 over.axis.getSize(),        blocks.getInterleaveAttr(),
+                 blocks.getBlockSizeAttr(),  start.getBlockStrideRowsAttr()};
+}
+
 /// The open branch: returns the values of the chosen results.
 SmallVector<Value>
 FunctionRewriter::emitTokenSharded(const Candidate &candidate,
@@ -543,6 +577,24 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   slice(op.getTopkLength(), prefill.topkLength, decode.topkLength);
   for (Value part : op.getQ())
     decode.q.push_back(sliceRows(builder, loc, part, zero, step.decodes));
+  bool needsLse = llvm::is_contained(results, 1u);
+  // Before queries arrive, whose inbox is then read in place.
+  SmallVector<Value> combined;
+  if (std::optional<OwnKeys> keys = findOwnKeys(op, gather)) {
+    auto slots = getGatheredSlots(op);
+    auto take = [&](Value value) {
+      return sliceRows(builder, loc, getLocal(value, candidate, inBranch), zero,
+                       step.decodes);
+    };
+    bool isCompacted = !decode.topkLength || isCountOf(op, slots);
+    FilterIndicesOp filter = filterToOwnKeys(
+        builder, loc, *keys, take(slots.getIndices()), take(slots.getReq()),
+        withDynamicRows(op.getSlots().getType()), isCompacted);
+    combined = attendOwnKeys(
+        builder, op, *keys,
+        {decode.q, decode.req, isCompacted ? Value() : decode.topkLength},
+        filter, needsLse);
+  }
 
   int64_t heads = op.getNumHeads() * candidate.ranks;
   ShapedType out = op.getOutType(0);
@@ -561,7 +613,6 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   if (gather)
     kv = builder.clone(*gather, inBranch)->getResult(0);
 
-  bool needsLse = llvm::is_contained(results, 1u);
   auto attend = [&](Part &part, int64_t numHeads, ShardingAttr sharding) {
     SmallVector<Type> types{
         RankedTensorType::get({dynamic, numHeads, op.getValueDim()}, element)};
@@ -576,7 +627,11 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   auto overTokens = ShardingAttr::get(builder.getContext(), candidate.mesh, {},
                                       TokenOrder::Zigzag, {axisAttr});
   SparseMlaOp ofPrefill = attend(prefill, heads, overTokens);
-  SparseMlaOp ofDecode = attend(decode, op.getNumHeads(), op.getShardingAttr());
+  if (combined.empty()) {
+    SparseMlaOp ofDecode =
+        attend(decode, op.getNumHeads(), op.getShardingAttr());
+    llvm::append_range(combined, ofDecode->getResults());
+  }
 
   SmallVector<Value> values;
   for (unsigned number : results)
@@ -585,8 +640,8 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
             builder, loc, TypeRange{op->getResult(number).getType()},
             direction(Direction::TokensToHeads),
             ValueRange{ofPrefill->getResult(number)}, step.ids, step.offsets,
-            step.decodes, ofDecode->getResult(number), ValueRange{},
-            candidate.mesh, axisAttr, TransportAttr())
+            step.decodes, combined[number], ValueRange{}, candidate.mesh,
+            axisAttr, TransportAttr())
             .getResult(0));
   return values;
 }
@@ -703,7 +758,7 @@ struct ShardQTokensPass
     }
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
-        FunctionRewriter(function, axis, minTokens, remarks).run();
+        FunctionRewriter(function, axis, minTokens, decodeRows, remarks).run();
     });
   }
 };

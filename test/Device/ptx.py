@@ -94,6 +94,7 @@ class Kernel:
         self.shared = {}  # addresses: dynamic memory lies behind the rest
         self.static = 0
         self.parse(body[:body.rindex("}")])
+        self.static = -(-self.static // 16) * 16
         self.shared = {name: self.static if at is None else at
                        for name, at in self.shared.items()}
 
@@ -112,9 +113,16 @@ class Kernel:
             if not statement or statement.startswith((".reg", ".loc", ".file")):
                 continue
             if statement.startswith(".shared"):
-                name, size = re.fullmatch(r".* \.b8 ([\w$]+)(?:\[(\d+)\])?", statement).groups()
-                self.shared[name] = self.static if size else None
-                self.static += (int(size or 0) + 15) // 16 * 16
+                align, name, size = re.fullmatch(
+                    r"\.shared \.align (\d+) \.b8 ([\w$]+)(?:\[(\d+)\])?", statement).groups()
+                if not size:
+                    self.shared[name] = None
+                    continue
+                # At an address that is no rounder than it asks for.
+                align = int(align)
+                self.static = (-(-self.static // align) | 1) * align
+                self.shared[name] = self.static
+                self.static += int(size)
                 continue
             if statement.startswith(".pragma"):
                 continue

@@ -55,7 +55,10 @@ static std::string describeContext(ModuleOp rewritten, const Step &step,
       gate = found;
   });
   if (!gate)
-    return merges    ? "none: each rank attends its own keys"
+    return merges && gathers
+               ? "none: each rank attends gathered keys, with decode rows its "
+                 "own"
+           : merges  ? "none: each rank attends its own keys"
            : gathers ? "none: each rank attends gathered keys"
                      : "";
   auto blocks = gate.getCount().getDefiningOp<GatherBlocksOp>();

@@ -11,6 +11,9 @@ namespace mlir::shardq {
 /// Which form of attention over a sharded KV cache --shardq-dcp makes.
 enum class DcpStep { Decode, Gather, Gate };
 
+/// Which way decode rows go in a step in which keys are gathered.
+enum class DecodeRows { Gather, Combine };
+
 /// How collectives are to travel; `Auto` leaves it to the table of
 /// --shardq-select-transport.
 enum class TransportChoice { Auto, Direct, Nccl, AgRs, AgAr };

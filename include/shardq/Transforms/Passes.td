@@ -32,7 +32,8 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
     its slots refer to. Row operands that come from elsewhere (arguments, other ops)
     are taken by rows; index ops that several attentions share are versioned once and
     shared. A `gather_kv_finish` whose keys only the attention reads moves into both branches, with its start, so that
-    the gather overlaps with the indexer and the exchange of queries. An attention that cannot be rewritten stays as it is; with `remarks` the
+    the gather overlaps with the indexer and the exchange of queries; with `decode-rows=combine` decode rows then attend
+    the keys that their ranks keep, with a merge, as `--shardq-dcp` does it in decode steps. An attention that cannot be rewritten stays as it is; with `remarks` the
     reason is said at the op. Everything else in the module is left alone, and a second
     run changes nothing.
   }];
@@ -40,6 +41,10 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"tp\"", "Mesh axis whose head shards become token shards">,
     Option<"minTokens", "min-tokens", "int64_t", "1024",
            "Prefill tokens below which a step stays head-sharded">,
+    Option<"decodeRows", "decode-rows", "::mlir::shardq::DecodeRows", "::mlir::shardq::DecodeRows::Gather",
+           "Where decode rows attend, of an attention over gathered keys", [{::llvm::cl::values(
+             clEnumValN(::mlir::shardq::DecodeRows::Gather, "gather", "Over the gathered keys"),
+             clEnumValN(::mlir::shardq::DecodeRows::Combine, "combine", "Over own keys, with a merge"))}]>,
     Option<"remarks", "remarks", "bool", "true",
            "Say which attentions were rewritten, and why others were not">
   ];
@@ -62,7 +67,7 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     ```
 
     The form for prefill and mixed steps, in which keys travel, while the indexer runs; nothing is merged, and
-    decode rows attend the gathered keys too:
+    decode rows attend the gathered keys too, or with `decode-rows=combine` go the way of decode steps meanwhile:
 
     ```mlir
     %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) over @ranks "dcp" ...
@@ -90,12 +95,16 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
              clEnumValN(::mlir::shardq::DcpStep::Decode, "decode", "Queries are gathered, outputs merged"),
              clEnumValN(::mlir::shardq::DcpStep::Gather, "gather", "Keys are gathered"),
              clEnumValN(::mlir::shardq::DcpStep::Gate, "gate", "Both, by what the step holds"))}]>,
+    Option<"decodeRows", "decode-rows", "::mlir::shardq::DecodeRows", "::mlir::shardq::DecodeRows::Gather",
+           "Where decode rows attend in steps in which keys are gathered", [{::llvm::cl::values(
+             clEnumValN(::mlir::shardq::DecodeRows::Gather, "gather", "Over the gathered keys"),
+             clEnumValN(::mlir::shardq::DecodeRows::Combine, "combine", "Over own keys, with a merge"))}]>,
     Option<"nullBlock", "null-block", "int32_t", "-1",
            "Block that stands for none in block tables, and is not gathered">,
     Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
-                           "::mlir::scf::SCFDialect"];
+                           "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect"];
 }
 
 def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {

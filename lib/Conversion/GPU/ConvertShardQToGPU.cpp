@@ -22,6 +22,7 @@
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_CONVERTSHARDQTOGPU

@@ -44,6 +44,14 @@ void KernelBuilder::overGrid(Value begin, Value end, Body body) {
   stride(add(begin, first), end, mul(numBlocks(), width), body);
 }
 
+void mlir::shardq::alignSharedMemory(gpu::GPUFuncOp kernel) {
+  StringRef name = LLVM::LLVMDialect::getAlignAttrName();
+  for (unsigned i = 0, e = kernel.getNumWorkgroupAttributions(); i != e; ++i)
+    if (!kernel.getWorkgroupAttributionAttr(i, name))
+      kernel.setWorkgroupAttributionAttr(
+          i, name, Builder(kernel.getContext()).getI64IntegerAttr(16));
+}
+
 Value KernelBuilder::shared(ArrayRef<int64_t> shape, Type element) {
   auto space =
       gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
@@ -54,7 +62,10 @@ Value KernelBuilder::shared(ArrayRef<int64_t> shape, Type element) {
     parent = parent->getParentOp();
   if (auto launch = dyn_cast<gpu::LaunchOp>(parent))
     return launch.addWorkgroupAttribution(type, getLoc());
-  return cast<gpu::GPUFuncOp>(parent).addWorkgroupAttribution(type, getLoc());
+  auto kernel = cast<gpu::GPUFuncOp>(parent);
+  Value buffer = kernel.addWorkgroupAttribution(type, getLoc());
+  alignSharedMemory(kernel);
+  return buffer;
 }
 
 Value KernelBuilder::dynamicShared() {

@@ -9,6 +9,11 @@
 
 namespace mlir::shardq {
 
+/// Shared memory of a fixed size begins at a multiple of 16 bytes. Left to
+/// itself, LLVM merges accesses to such an array as if it were so aligned, and
+/// tells ptxas the alignment of an element.
+void alignSharedMemory(gpu::GPUFuncOp kernel);
+
 /// Threads of a warp.
 inline constexpr int64_t kWarp = 32;
 

@@ -1,5 +1,6 @@
 //===- ShareKernels.cpp - One kernel for equal launches -------------------===//
 
+#include "KernelBuilder.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -114,6 +115,7 @@ void ShareKernelsPass::runOnOperation() {
     });
     getOperation()->removeAttr(shardq::kResidentBlocksAttrName);
   }
+  getOperation().walk([](gpu::GPUFuncOp kernel) { alignSharedMemory(kernel); });
   handOverExchanges(getOperation());
   llvm::DenseMap<Attribute, SymbolRefAttr> shared;
   for (auto module : getOperation().getOps<gpu::GPUModuleOp>()) {

@@ -1,0 +1,41 @@
+//===- OwnKeys.h - Attention over the keys that a rank keeps ----*- C++ -*-===//
+
+#ifndef SHARDQ_LIB_TRANSFORMS_OWNKEYS_H
+#define SHARDQ_LIB_TRANSFORMS_OWNKEYS_H
+
+#include "shardq/IR/ShardQ.h"
+
+namespace mlir::shardq {
+
+/// This rank's part of a KV cache that is divided over an axis.
+struct OwnKeys {
+  Value kv, table;
+  FlatSymbolRefAttr mesh;
+  StringAttr axis;
+  int64_t ranks;
+  IntegerAttr interleave, blockSize, blockStrideRows; // the last may be null
+};
+
+/// Rows that attend.
+struct AttendingRows {
+  SmallVector<Value> q;
+  Value req;        // null where the attention is not told
+  Value topkLength; // null where the slots' own count says it
+};
+
+/// Where the chosen positions stand among own keys: at the front, with a count,
+/// unless the rows have lengths of their own, which count columns.
+FilterIndicesOp filterToOwnKeys(OpBuilder &builder, Location loc,
+                                const OwnKeys &keys, Value indices, Value req,
+                                RankedTensorType slots, bool isCompacted);
+
+/// The form for decode steps of `op` on some rows: queries travel, each rank
+/// attends its own keys, and outputs are merged. Returns what `op` returns for
+/// those rows, with null for an LSE that nobody wants.
+SmallVector<Value> attendOwnKeys(OpBuilder &builder, SparseMlaOp op,
+                                 const OwnKeys &keys, const AttendingRows &rows,
+                                 FilterIndicesOp filter, bool needsLse);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_TRANSFORMS_OWNKEYS_H
