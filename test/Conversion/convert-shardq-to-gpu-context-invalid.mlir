@@ -121,3 +121,32 @@ func.func @f(%s: memref<?x8xbf16>, %x: memref<?x8xbf16, #shardq.symmetric<@ranks
       : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+// Merges that are made of other ops.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %s: memref<?x8x16xf32>) {
+  // expected-error @+1 {{'shardq.weigh_partial' op belongs to a merge by ag_rs or ag_ar, which has no form on the GPU: choose direct or nccl for it}}
+  shardq.weigh_partial %p lses(%l) over @ranks "tp" outs(%s) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x8x16xf32>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%s: memref<?x8x16xf32>, %x: memref<?x2x16xf32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op belongs to a merge by ag_rs or ag_ar, which has no form on the GPU: choose direct or nccl for it}}
+  shardq.push scatter_heads(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x8x16xf32>), memref<?x2x16xf32, #shardq.symmetric<@ranks>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%x: memref<?x2x16xf32, #shardq.symmetric<@ranks>>, %out: memref<?x2x16xbf16>) {
+  // expected-error @+1 {{'shardq.sum_partials' op belongs to a merge by ag_rs or ag_ar, which has no form on the GPU: choose direct or nccl for it}}
+  shardq.sum_partials %x into(%out) over @ranks "tp" : memref<?x2x16xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xbf16>
+  return
+}
