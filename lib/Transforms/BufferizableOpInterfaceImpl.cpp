@@ -112,6 +112,16 @@ template <typename OpTy>
 struct TwoFormModel : ReadingModel<TwoFormModel<OpTy>, OpTy> {
   bool bufferizesToAllocation(Operation *, Value) const { return true; }
 
+  /// New buffers are dense, which branches and loops need to know that yield
+  /// them.
+  FailureOr<BufferLikeType> getBufferType(Operation *, Value value,
+                                          const BufferizationOptions &,
+                                          const BufferizationState &,
+                                          SmallVector<Value> &) const {
+    return cast<BufferLikeType>(getMemRefTypeWithStaticIdentityLayout(
+        cast<TensorType>(value.getType())));
+  }
+
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {

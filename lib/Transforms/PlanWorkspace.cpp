@@ -91,6 +91,7 @@ private:
   LogicalResult addChannel(CollectiveOpInterface op);
   void copyOut(CollectiveOpInterface op, Value out);
   void setGates();
+  TransportAttr getCommonTransport();
   PlanOp createPlan();
   void lower(CollectiveOpInterface op, int64_t number, PlanOp plan);
   void lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan);
@@ -282,6 +283,26 @@ void Planner::setGates() {
   });
 }
 
+/// NCCL carries all exchanges of a communicator, or none.
+TransportAttr Planner::getCommonTransport() {
+  auto isCarried = [](CollectiveOpInterface op) {
+    TransportAttr transport = op.getTransportAttr();
+    return transport && transport.getValue() == Transport::Nccl;
+  };
+  auto *carried = llvm::find_if(exchanges, isCarried);
+  if (carried == exchanges.end())
+    return {};
+  for (CollectiveOpInterface op : exchanges)
+    if (!isCarried(op)) {
+      InFlightDiagnostic diag =
+          op->emitRemark("is carried by NCCL too: another exchange asks for "
+                         "it, and a communicator has one transport");
+      diag.attachNote((*carried)->getLoc()) << "the other one is here";
+      break;
+    }
+  return carried->getTransportAttr();
+}
+
 PlanOp Planner::createPlan() {
   SmallVector<Attribute> channelAttrs, names;
   int64_t offset = 0;
@@ -322,7 +343,7 @@ PlanOp Planner::createPlan() {
       builder.getI64IntegerAttr(slots), builder.getI64IntegerAttr(offset),
       builder.getI64IntegerAttr(int64_t(llvm::xxh3_64bits(text) >> 1)),
       builder.getArrayAttr(channelAttrs), builder.getArrayAttr(names),
-      StringAttr());
+      getCommonTransport(), StringAttr());
   symbols.insert(plan);
   return plan;
 }

@@ -147,8 +147,8 @@ bool Slicer::fits(Operation *first) {
   for (Operation *op = first; auto branch = op->getParentOfType<scf::IfOp>();
        op = branch) {
     auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
-    if (!compare || !branch.getThenRegion().isAncestor(op->getParentRegion()) ||
-        compare.getPredicate() != arith::CmpIPredicate::sle)
+    if (!compare || !branch.getElseRegion().isAncestor(op->getParentRegion()) ||
+        compare.getPredicate() != arith::CmpIPredicate::sgt)
       continue;
     auto size = compare.getLhs().getDefiningOp<tensor::DimOp>();
     if (size && size.getSource() == source && size.getConstantIndex() == 0 &&
@@ -240,12 +240,14 @@ void Slicer::slice(const Chain &chain) {
         results.push_back(result);
   if (cast<ShapedType>(source.getType()).isDynamicDim(0)) {
     Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
-    Value isWhole = arith::CmpIOp::create(
-        builder, loc, arith::CmpIPredicate::sle, rows, most);
-    auto branch =
-        scf::IfOp::create(builder, loc, TypeRange(ValueRange(results)), isWhole,
-                          /*addThenBlock=*/true, /*addElseBlock=*/true);
+    Value isSliced = arith::CmpIOp::create(
+        builder, loc, arith::CmpIPredicate::sgt, rows, most);
+    auto branch = scf::IfOp::create(
+        builder, loc, TypeRange(ValueRange(results)), isSliced,
+        /*addThenBlock=*/true, /*addElseBlock=*/true);
     builder.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(builder, loc, createSlices(chain, results, rows));
+    builder.setInsertionPointToStart(branch.elseBlock());
     IRMapping copies;
     for (Operation *op : chain)
       builder.clone(*op, copies);
@@ -253,8 +255,6 @@ void Slicer::slice(const Chain &chain) {
                          llvm::map_to_vector(results, [&](Value result) {
                            return copies.lookup(result);
                          }));
-    builder.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(builder, loc, createSlices(chain, results, rows));
     llvm::append_range(replacements, branch->getResults());
   } else {
     replacements = createSlices(chain, results, rows);

@@ -58,7 +58,15 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
         source->num_operations,
         static_cast<const void *>(source->operation_names), kMaxOperations);
 
+  if (source->transport != SHARDQ_TRANSPORT_AUTO &&
+      source->transport != SHARDQ_TRANSPORT_NCCL)
+    return failure(SHARDQ_INVALID,
+                   "plan: transport is %d, expected %d (auto) or %d (NCCL)",
+                   source->transport, SHARDQ_TRANSPORT_AUTO,
+                   SHARDQ_TRANSPORT_NCCL);
+
   plan.hash = source->hash;
+  plan.transport = source->transport;
   plan.slots = source->slots;
   plan.slotBytes = source->slot_bytes;
   for (int32_t i = 0; i != source->num_channels; ++i)
@@ -82,6 +90,7 @@ uint64_t Plan::shapeHash() const {
   };
   add(static_cast<uint64_t>(slots));
   add(slotBytes);
+  add(static_cast<uint64_t>(transport));
   add(channels.size());
   for (const Channel &channel : channels) {
     add(channel.offset);

@@ -24,6 +24,7 @@ struct Plan {
   uint64_t slotBytes = 0;
   std::vector<Channel> channels;
   std::vector<std::string> operations;
+  int32_t transport = SHARDQ_TRANSPORT_AUTO;
 
   /// Copies `source`, or says what is wrong with it.
   static Outcome read(const shardq_plan *source, Plan &plan);

@@ -433,9 +433,12 @@ static int32_t findOtherHost(const std::vector<Hello> &hellos) {
 
 /// Why rows cannot or shall not go straight into peers' memory, from what all
 /// have said; empty if there is no reason yet.
-static std::string findReason(const std::vector<Hello> &hellos) {
+static std::string findReason(const std::vector<Hello> &hellos,
+                              const Plan &plan) {
   if (hellos.front().transport == SHARDQ_TRANSPORT_NCCL)
     return "asked for";
+  if (plan.transport == SHARDQ_TRANSPORT_NCCL)
+    return "the program asks for NCCL";
   if (int32_t other = findOtherHost(hellos); other >= 0)
     return format("rank %d and rank 0 are on different hosts", other);
   return {};
@@ -465,7 +468,7 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     return local.failed() ? local : outcome;
   if (outcome = compare(hellos); outcome.failed())
     return outcome;
-  std::string reason = gpu ? findReason(hellos) : std::string();
+  std::string reason = gpu ? findReason(hellos, plan) : std::string();
   bool isDirect = reason.empty();
   if (!isDirect && mine.transport == SHARDQ_TRANSPORT_DIRECT)
     return failure(SHARDQ_UNREACHABLE, "transport is direct, but %s",

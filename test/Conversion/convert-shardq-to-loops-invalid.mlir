@@ -25,3 +25,13 @@ func.func @other_keys(%q: memref<?x2x8xf32>, %kv: memref<?x8xf32>, %slots: memre
       : (memref<?x2x8xf32>, memref<?x8xf32>, memref<?x4xi32>, memref<?x2x8xf32>) -> ()
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: memref<?x2x8xf32>, %x: memref<?x8x8xf32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{'shardq.push' op is to be carried by NCCL, which moves rows between GPUs: choose direct for ranks on CPUs}}
+  shardq.push gather_heads(%q) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64, transport = #shardq.transport<nccl>}
+      : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  return
+}

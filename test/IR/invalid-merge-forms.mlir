@@ -343,3 +343,9 @@ func.func @f(%i: memref<?x2x16xf32>, %o: memref<?x?x16xbf16>) {
   shardq.sum_partials %i into(%o) over @ranks "dcp" : memref<?x2x16xf32>, memref<?x?x16xbf16>
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+// expected-error @+1 {{transport is direct, expected nccl}}
+shardq.plan @plan over @ranks {channels = [], exchanges = [], hash = 7 : i64, slot_bytes = 0 : i64, slots = 1 : i64, transport = #shardq.transport<direct>}

@@ -1,4 +1,4 @@
-// RUN: shardq-opt %s --split-input-file --shardq-plan-workspace | FileCheck %s
+// RUN: shardq-opt %s --split-input-file --shardq-plan-workspace --verify-diagnostics | FileCheck %s
 
 // A push has the transport of its exchange; what is not direct is part of the
 // hash. Sums have an inbox like merges, without an LSE.
@@ -22,13 +22,33 @@ func.func @reduce(%s: memref<?x8x16xf32>, %out: memref<?x2x16xbf16>) {
 
 // -----
 
+// The plan says what the runtime is to ask of a communicator.
+
 // CHECK: shardq.plan
 // CHECK-NOT: hash = [[HASH]]
+// CHECK-SAME: transport = #shardq.transport<nccl>
 // CHECK-LABEL: func @reduce
 shardq.mesh @ranks ["tp" = 4]
 func.func @reduce(%s: memref<?x8x16xf32>, %out: memref<?x2x16xbf16>) {
   // CHECK: shardq.push {{.*}} transport = #shardq.transport<nccl>
   shardq.reduce_heads %s over @ranks "tp" outs(%out) {transport = #shardq.transport<nccl>}
       : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
+  return
+}
+
+// -----
+
+// A communicator has one transport.
+
+// CHECK: shardq.plan {{.*}} transport = #shardq.transport<nccl, "far away">
+// CHECK-LABEL: func @both
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @both(%s: memref<?x8x16xf32>, %t: memref<?x8x16xf32>, %out: memref<?x2x16xbf16>, %other: memref<?x4x16xbf16>) {
+  // expected-note @+1 {{the other one is here}}
+  shardq.reduce_heads %s over @ranks "tp" outs(%out) {transport = #shardq.transport<nccl, "far away">}
+      : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
+  // expected-remark @+1 {{is carried by NCCL too: another exchange asks for it, and a communicator has one transport}}
+  shardq.reduce_heads %t over @ranks "dcp" outs(%other) {transport = #shardq.transport<direct>}
+      : (memref<?x8x16xf32>, memref<?x4x16xbf16>) -> ()
   return
 }

@@ -15,13 +15,8 @@ shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 // CHECK-SAME: %[[Q:.*]]: tensor<?x2x16xbf16>, %[[KV:.*]]: tensor<?x16xbf16>, %[[S:.*]]: tensor<?x4xi32>
 func.func @attend(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) -> tensor<?x2x16xbf16> {
   // CHECK: %[[T:.*]] = tensor.dim %[[Q]], %c0
-  // CHECK: %[[FITS:.*]] = arith.cmpi sle, %[[T]], %c64
-  // CHECK: %[[OUT:.*]] = scf.if %[[FITS]] -> (tensor<?x2x16xbf16>) {
-  // CHECK-NEXT: %[[ALL:.*]] = shardq.gather_query(%[[Q]])
-  // CHECK-NEXT: %[[P:.*]]:2 = shardq.sparse_mla q(%[[ALL]]) kv(%[[KV]]) slots(%[[S]])
-  // CHECK-NEXT: %[[WHOLE:.*]] = shardq.combine_lse %[[P]]#0 lse(%[[P]]#1)
-  // CHECK-NEXT: scf.yield %[[WHOLE]]
-  // CHECK: } else {
+  // CHECK: %[[MORE:.*]] = arith.cmpi sgt, %[[T]], %c64
+  // CHECK: %[[OUT:.*]] = scf.if %[[MORE]] -> (tensor<?x2x16xbf16>) {
   // CHECK: %[[EMPTY:.*]] = tensor.empty(%[[T]]) : tensor<?x2x16xbf16>
   // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[T]] step %{{.*}} iter_args(%[[SO_FAR:.*]] = %[[EMPTY]])
   // CHECK: %[[REST:.*]] = arith.subi %[[T]], %[[I]]
@@ -32,6 +27,11 @@ func.func @attend(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x
   // CHECK: %[[PS:.*]]:2 = shardq.sparse_mla q(%[[ALLS]]) kv(%[[KV]]) slots(%[[SS]])
   // CHECK: %[[SLICE:.*]] = shardq.combine_lse %[[PS]]#0 lse(%[[PS]]#1)
   // CHECK: tensor.insert_slice %[[SLICE]] into %[[SO_FAR]][%[[I]], 0, 0] [%[[N]], 2, 16] [1, 1, 1]
+  // CHECK: } else {
+  // CHECK-NEXT: %[[ALL:.*]] = shardq.gather_query(%[[Q]])
+  // CHECK-NEXT: %[[P:.*]]:2 = shardq.sparse_mla q(%[[ALL]]) kv(%[[KV]]) slots(%[[S]])
+  // CHECK-NEXT: %[[WHOLE:.*]] = shardq.combine_lse %[[P]]#0 lse(%[[P]]#1)
+  // CHECK-NEXT: scf.yield %[[WHOLE]]
   // CHECK: return %[[OUT]]
   %all = shardq.gather_query(%q) over @ranks "dcp" : (tensor<?x2x16xbf16>) -> tensor<?x8x16xbf16>
   %p, %l = shardq.sparse_mla q(%all) kv(%kv) slots(%s) {scale = 1.0 : f32}
@@ -73,11 +73,6 @@ shardq.mesh @ranks ["tp" = 4]
 // CHECK-SAME: %[[P:.*]]: tensor<?x8x16xf32>, %[[L:.*]]: tensor<?x8xf32>
 func.func @forms(%p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16xf32>, tensor<?x8xf32>) {
   // CHECK: %[[R:.*]]:2 = scf.if %{{.*}} -> (tensor<?x8xf32>, tensor<?x2x16xf32>) {
-  // CHECK-NEXT: %[[LSES:.*]] = shardq.gather_rows %[[L]]
-  // CHECK-NEXT: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[P]] lses(%[[LSES]])
-  // CHECK-NEXT: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
-  // CHECK-NEXT: scf.yield %[[SHARE]]#1, %[[SUMS]]
-  // CHECK: else
   // CHECK: scf.for
   // CHECK: %[[LS:.*]] = tensor.extract_slice %[[L]]
   // CHECK: %[[LSES:.*]] = shardq.gather_rows %[[LS]]
@@ -86,6 +81,11 @@ func.func @forms(%p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16x
   // CHECK: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
   // CHECK: tensor.insert_slice %[[SHARE]]#1
   // CHECK: tensor.insert_slice %[[SUMS]]
+  // CHECK: else
+  // CHECK-NEXT: %[[LSES:.*]] = shardq.gather_rows %[[L]]
+  // CHECK-NEXT: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[P]] lses(%[[LSES]])
+  // CHECK-NEXT: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
+  // CHECK-NEXT: scf.yield %[[SHARE]]#1, %[[SUMS]]
   // CHECK: return %[[R]]#1, %[[R]]#0
   %lses = shardq.gather_rows %l over @ranks "tp" : (tensor<?x8xf32>) -> tensor<?x8xf32>
   %share, %merged = shardq.weigh_partial %p lses(%lses) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8x16xf32>, tensor<?x8xf32>)
@@ -102,22 +102,22 @@ shardq.mesh @ranks ["tp" = 4]
 // CHECK-LABEL: func @others
 func.func @others(%q: tensor<?x2x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x8x16xf32>) {
   // CHECK: scf.if
-  // CHECK-NEXT: shardq.gather_query
-  // CHECK-NEXT: shardq.combine_lse
-  // CHECK: else
   // CHECK: shardq.gather_query
   // CHECK: shardq.combine_lse
+  // CHECK: else
+  // CHECK-NEXT: shardq.gather_query
+  // CHECK-NEXT: shardq.combine_lse
   %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x16xf32>) -> tensor<?x8x16xf32>
   %1 = shardq.combine_lse %0 lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
   // CHECK: %[[ALL:.*]] = scf.if
-  // CHECK-NEXT: shardq.gather_query
-  // CHECK: else
   // CHECK: shardq.gather_query
-  // CHECK: scf.if
-  // CHECK-NEXT: shardq.combine_lse %[[ALL]]
   // CHECK: else
+  // CHECK-NEXT: shardq.gather_query
+  // CHECK: scf.if
   // CHECK: tensor.extract_slice %[[ALL]]
   // CHECK: shardq.combine_lse
+  // CHECK: else
+  // CHECK-NEXT: shardq.combine_lse %[[ALL]]
   %2 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x16xf32>) -> tensor<?x8x16xf32>
   %3 = shardq.combine_lse %2 lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
   return %1, %3, %2 : tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x8x16xf32>

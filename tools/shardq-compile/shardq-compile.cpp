@@ -100,6 +100,13 @@ struct Flags {
   cl::opt<int64_t> slots{"slots", cl::value_desc("N"), cl::init(1),
                          cl::cat(category),
                          cl::desc("Micro-batch slots (default 1)")};
+  cl::opt<std::string> transport{
+      "transport", cl::value_desc("NAME"), cl::init("auto"), cl::cat(category),
+      cl::desc("How collectives travel: auto (default), direct, nccl, ag_rs or "
+               "ag_ar; see --shardq-select-transport of shardq-opt")};
+  cl::opt<int64_t> hostRanks{
+      "host-ranks", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("Consecutive ranks that share a host (default 0: all)")};
   cl::opt<std::string> ptxas{
       "ptxas", cl::value_desc("PATH"), cl::cat(category),
       cl::desc("NVIDIA's assembler (default: of CUDA_HOME, /usr/local/cuda or "
@@ -178,11 +185,12 @@ static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
 
 /// The passes that lower.
 static std::string getTargetPipeline(const Flags &flags) {
-  std::string plan = ("max-tokens=" + Twine(flags.maxTokens) +
-                      " max-requests=" + Twine(flags.maxRequests) +
-                      " max-kv-tokens=" + Twine(flags.maxKvTokens) +
-                      " slots=" + Twine(flags.slots) + " entry-points=true")
-                         .str();
+  std::string plan =
+      ("max-tokens=" + Twine(flags.maxTokens) + " max-requests=" +
+       Twine(flags.maxRequests) + " max-kv-tokens=" + Twine(flags.maxKvTokens) +
+       " slots=" + Twine(flags.slots) + " transport=" + flags.transport +
+       " host-ranks=" + Twine(flags.hostRanks) + " entry-points=true")
+          .str();
   if (flags.target == Target::CPU)
     return "shardq-to-cpu{" + plan + "}";
   // PTX is what --emit=ptx wants to see.
@@ -301,6 +309,12 @@ static std::string checkFlags(const Flags &flags) {
       return "--" + std::string(name) + " must be positive";
   if (flags.slots > 64)
     return "--slots must be at most 64";
+  if (!llvm::is_contained({"auto", "direct", "nccl", "ag_rs", "ag_ar"},
+                          StringRef(flags.transport)))
+    return "--transport is '" + flags.transport +
+           "', expected auto, direct, nccl, ag_rs or ag_ar";
+  if (flags.hostRanks < 0)
+    return "--host-ranks cannot be negative";
   if (flags.target == Target::CPU) {
     if (flags.emit == Emit::PTX)
       return "--emit=ptx needs --target=cuda";

@@ -297,6 +297,10 @@ public:
         })
         .Case<GatherRowsOp>(
             [&](auto op) { set(op.getSource(), Role::RowData); })
+        .Case<ReduceHeadsOp>(
+            [&](auto op) { set(op.getSource(), Role::RowData); })
+        .Case<WeighPartialOp>(
+            [&](auto op) { set(op.getPartial(), Role::RowData); })
         .Case<CombineLseOp>([&](auto op) {
           set(op.getPartial(), Role::RowData);
           set(op.getPartialLse(), Role::RowData);

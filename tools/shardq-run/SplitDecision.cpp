@@ -49,7 +49,7 @@ static std::string describeContext(ModuleOp rewritten, const Step &step,
   GatherGateOp gate;
   bool merges = false, gathers = false;
   rewritten.walk([&](Operation *op) {
-    merges |= isa<CombineLseOp>(op);
+    merges |= isa<CombineLseOp, ReduceHeadsOp>(op);
     gathers |= isa<GatherKvStartOp>(op);
     if (auto found = dyn_cast<GatherGateOp>(op); found && !gate)
       gate = found;

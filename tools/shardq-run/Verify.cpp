@@ -469,8 +469,10 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
   report.numRanks = options.numRanks;
   report.isRounded = options.compile.target == Target::CUDA;
   report.original.allowed = report.rewritten.allowed = kAllowedRounded;
-  rewritten->walk(
-      [&](CombineLseOp) { report.rewritten.allowed = kAllowedMerged; });
+  rewritten->walk([&](Operation *op) {
+    if (isa<CombineLseOp, ReduceHeadsOp>(op))
+      report.rewritten.allowed = kAllowedMerged;
+  });
   SplitDecision decision =
       decideSplit(*rewritten, inputs.step, options.compile);
   report.gate = decision.text;

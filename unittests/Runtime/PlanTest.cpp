@@ -51,6 +51,8 @@ TEST(PlanCheck, Refuses) {
   with([](auto &p) { p.num_operations = -1; });
   with([](auto &p) { p.operation_names = nullptr; });
   with([](auto &p) { p.slot_bytes = UINT64_MAX; });
+  EXPECT_EQ(with([](auto &p) { p.transport = SHARDQ_TRANSPORT_DIRECT; }),
+            "plan: transport is 1, expected 0 (auto) or 2 (NCCL)");
   std::string text = with([](auto &p) { p.slot_bytes -= 1; });
   EXPECT_NE(text.find("does not fit in a slot of 2047 bytes"),
             std::string::npos)

@@ -177,11 +177,11 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     `--shardq-select-transport` makes of a merge:
 
     ```mlir
-    %fits = arith.cmpi sle, %rows, %c8192 : index
-    %out = scf.if %fits -> (tensor<?x16x512xbf16>) {
-      // the ops as they were
-    } else {
+    %more = arith.cmpi sgt, %rows, %c8192 : index
+    %out = scf.if %more -> (tensor<?x16x512xbf16>) {
       // scf.for over the rows, max-tokens at a time: the same ops on rows of the slice
+    } else {
+      // the ops as they were
     }
     ```
 

@@ -324,10 +324,29 @@ static SmallVector<Operation *> getOps(Block &block) {
   return ops;
 }
 
+/// The rows of an inbox as those that were asked for, which the host may know.
+/// Kernels that read an inbox hold themselves to the rows that are there.
+static Value getRowsAskedFor(Value size) {
+  auto dim = size.getDefiningOp<memref::DimOp>();
+  if (!dim || dim.getConstantIndex() != 0)
+    return size;
+  Value source = dim.getSource();
+  while (isa_and_present<memref::CastOp, memref::MemorySpaceCastOp>(
+      source.getDefiningOp()))
+    source = source.getDefiningOp()->getOperand(0);
+  auto inbox = source.getDefiningOp<WorkspaceOp>();
+  if (!inbox || !cast<MemRefType>(inbox.getType()).isDynamicDim(0))
+    return size;
+  return inbox.getSizes().front();
+}
+
 /// The bound of a size in place of the size, and a view of what is there.
 LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
   if (!op.getType().getLayout().isIdentity())
     return op.emitOpError("has a layout, expected a buffer without one");
+  for (OpOperand &size : op.getDynamicSizesMutable())
+    if (Value known = getRowsAskedFor(size.get()); !values.isDevice(known))
+      size.set(known);
   if (llvm::none_of(op.getDynamicSizes(),
                     [&](Value size) { return values.isDevice(size); }))
     return success();
@@ -1221,10 +1240,20 @@ static LogicalResult verifyKnownForms(ModuleOp module) {
     return op.emitOpError("with 'missing' on rows of more than one number has "
                           "no form on the GPU");
   };
+  auto refuseReduction = [](Operation *op) -> LogicalResult {
+    return op->emitOpError("belongs to a merge by ag_rs or ag_ar, which has no "
+                           "form on the GPU: choose direct or nccl for it");
+  };
   auto check = [&](Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
         .Case<TakeRowsOp>(verifyMissing)
+        .Case<WeighPartialOp, SumPartialsOp>(refuseReduction)
+        .Case<PushOp>([&](PushOp op) -> LogicalResult {
+          bool isSum = op.getDirection() == Direction::ScatterHeads &&
+                       op.getSources().size() == 1;
+          return isSum ? refuseReduction(op) : success();
+        })
         .Default(success());
   };
   WalkResult result =

@@ -271,7 +271,9 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
     value = insert(value, constant(i64, plan ? plan.getSlotBytes() : 0), {4});
     value = insert(value, address("shardq_plan_channels"), {5});
     value = insert(value, constant(i32, names.size()), {6});
-    value = insert(value, constant(i32, 0), {7});
+    // SHARDQ_TRANSPORT_NCCL, or _AUTO.
+    bool isCarried = plan && plan.getTransport();
+    value = insert(value, constant(i32, isCarried ? 2 : 0), {7});
     return insert(value, address("shardq_plan_exchanges"), {8});
   });
   OpBuilder::InsertionGuard guard(b);

@@ -99,7 +99,9 @@ typedef struct shardq_plan {
   uint64_t slot_bytes;  /* symmetric bytes of one slot */
   const shardq_channel *channels;
   int32_t num_operations; /* exchanges that the program can run */
-  int32_t reserved;       /* 0 */
+  /* SHARDQ_TRANSPORT_NCCL where the program asks for it, on GPUs; else
+   * SHARDQ_TRANSPORT_AUTO. */
+  int32_t transport;
   /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may
    * be NULL. */
   const char *const *operation_names;

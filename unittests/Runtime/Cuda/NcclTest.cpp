@@ -298,6 +298,29 @@ TEST_F(NcclChoice, AskedFor) {
                   SHARDQ_TRANSPORT_DIRECT, "direct: asked for");
 }
 
+TEST_F(NcclChoice, ProgramAsks) {
+  plan.plan.transport = SHARDQ_TRANSPORT_NCCL;
+  expectTransport(runThreads(3, plan.plan, onGpus(), tell),
+                  SHARDQ_TRANSPORT_NCCL,
+                  "nccl 2.28.9: the program asks for NCCL");
+  RankOptions options = onGpus([](int32_t, shardq_comm_options &comm) {
+    comm.transport = SHARDQ_TRANSPORT_DIRECT;
+  });
+  for (const RankResult &result : runThreads(3, plan.plan, options, tell)) {
+    EXPECT_EQ(result.created, SHARDQ_UNREACHABLE);
+    EXPECT_STREQ(result.message,
+                 "transport is direct, but the program asks for NCCL");
+  }
+  for (const RankResult &result : runThreads(3, plan.plan, {}, tell)) {
+    EXPECT_EQ(result.created, SHARDQ_INVALID);
+    EXPECT_NE(std::string(result.message)
+                  .find("the program asks for NCCL, but buffers are in host "
+                        "memory"),
+              std::string::npos)
+        << result.message;
+  }
+}
+
 TEST_F(NcclChoice, OtherHosts) {
   static const char *const kNames[] = {"a", "a", "b"};
   RankOptions options = onGpus([](int32_t rank, shardq_comm_options &comm) {
