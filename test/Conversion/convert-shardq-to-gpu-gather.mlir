@@ -127,3 +127,21 @@ func.func @rows(%x: memref<?x2x8xbf16>, %n: index, %all: index) {
   shardq.wait gather_rows rows(%n) over @ranks "dcp" channel 1 exchange 1
   return
 }
+
+// So many times a number of rows that the step bounds is bounded so many times as high.
+// CHECK-LABEL: func.func @doubled(
+// CHECK-SAME: %[[N:[a-z0-9]+]]: index
+// CHECK: %[[TWICE:.*]] = arith.muli %[[N]], %c2
+// CHECK: memref.alloc(%[[TWICE]]) : memref<?x4xf32>
+// CHECK: gpu.launch {{.*}} function(@linalg_fill_4_f32)
+// CHECK: return
+func.func @doubled(%start: memref<?xi32>, %lens: memref<?xi32>, %req: memref<?xi32>, %visible: memref<?xi32>, %n: index) {
+  %c2 = arith.constant 2 : index
+  %cst = arith.constant 0.0 : f32
+  shardq.expand_rows %start, %lens to %n outs(%req, %visible) : (memref<?xi32>, memref<?xi32>, index, memref<?xi32>, memref<?xi32>) -> ()
+  %d = shardq.count_decode_rows %start : memref<?xi32>
+  %twice = arith.muli %d, %c2 : index
+  %x = memref.alloc(%twice) : memref<?x4xf32>
+  linalg.fill ins(%cst : f32) outs(%x : memref<?x4xf32>)
+  return
+}
