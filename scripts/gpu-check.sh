@@ -424,6 +424,30 @@ func.func @gather($sources%positions: tensor<?x1xi32>, %query_start: tensor<?xi3
 PROGRAM
 }
 
+# rows_program WORLD HEADS DIM TYPE: all rows of all ranks on each, a result for each rank's.
+rows_program() {
+  local world=$1 x="tensor<?x$2x$3x$4>" split='{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+  local i types="" attributes="" body="" results=""
+  for ((i = 0; i != world; ++i)); do
+    types+="${types:+, }$x"
+    attributes+="${attributes:+, }$x $split"
+    results+="${results:+, }%x$i"
+    body+="  %i$i = arith.constant $i : index
+  %o$i = arith.muli %rows, %i$i : index
+  %x$i = tensor.extract_slice %all[%o$i, 0, 0] [%rows, $2, $3] [1, 1, 1] : $x to $x
+"
+  done
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $world]
+func.func @rows(%x: $x $split) -> ($attributes) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %x, %c0 : $x
+  %all = shardq.gather_rows %x over @ranks "tp" : ($x) -> $x
+$body  return $results : $types
+}
+PROGRAM
+}
+
 # kv_gathers WORLD COUNT: that many gathers of rows of 576 bf16 in blocks of 64, each of
 # which only arrives.
 kv_gathers() {
@@ -635,6 +659,22 @@ gathered() {
   done
   cmp "$logs/data/$name-cpu/result0.npy" "$logs/data/$name-$real/result0.npy" || return
   note="101 rows of each of $1"
+  rm -rf "$logs/data/$name"-*
+}
+
+# rows_gathered WORLD HEADS DIM TYPE: the rows of all ranks, bit by bit those that the CPU
+# finds.
+rows_gathered() {
+  local name="gathered-rows-w$1-h$2-$3-$4-$transport" real=$target way result
+  rows_program "$@" >"$programs/$name.mlir"
+  step "$name" 150,7 0,0
+  for way in cpu "$real"; do
+    target=$way ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$way" || return
+  done
+  for ((result = 0; result != $1; ++result)); do
+    cmp "$logs/data/$name-cpu/result$result.npy" "$logs/data/$name-$real/result$result.npy" || return
+  done
+  note="157 rows of each of $1"
   rm -rf "$logs/data/$name"-*
 }
 
@@ -908,6 +948,8 @@ if wanted roundtrip; then
     check "gathered-w$count-i64-bf16" 120 gathered "$count" 64 64 64 bf16 576
     check "gathered-w$count-i4-two-sources" 120 gathered "$count" 4 16 20 bf16 512 64
     check "gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
+    check "gathered-rows-w$count-bf16" 120 rows_gathered "$count" 5 24 bf16
+    check "gathered-rows-w$count-f32-odd" 120 rows_gathered "$count" 1 7 f32
     check "gathered-w$count-i16-bytes" 120 gathered "$count" 16 8 8 f8E4M3FN 656
   done
 fi
@@ -977,6 +1019,7 @@ if wanted nccl; then
       ((count <= gpus)) || continue
       check "nccl-gathered-w$count-i64-bf16" 120 gathered "$count" 64 64 64 bf16 576
       check "nccl-gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
+      check "nccl-gathered-rows-w$count-bf16" 120 rows_gathered "$count" 5 24 bf16
       check "nccl-roundtrip-w$count-h16-576-bf16-d3" 120 round_trip "$count" 16 576 bf16 3
       check "nccl-roundtrip-w$count-h1-512-f32-d0" 120 round_trip "$count" 1 512 f32 0
     done

@@ -93,16 +93,6 @@ func.func @f(%t: memref<?x?xi32>, %n: memref<?xi32>, %c: memref<1xi32>, %d: inde
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%s: memref<?x8xbf16>, %x: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{'shardq.push' op of gather_rows has no form on the GPU}}
-  shardq.push gather_rows(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
-      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
 func.func @f(%q: memref<?xi32>, %n: index) {
   // expected-error @+1 {{'shardq.chunk_split' op has no form on the GPU}}
   shardq.chunk_split %q decodes(%n) rows(%n) over @ranks "tp" outs(%q, %q) : (memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()

@@ -5,8 +5,9 @@
 
 shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 shardq.plan @plan over @ranks {
-  channels = [#shardq.channel<"kv", offset = 0, bytes = 25344, generations = 2>],
-  exchanges = ["kv"], hash = 7 : i64, slot_bytes = 65536 : i64, slots = 1 : i64}
+  channels = [#shardq.channel<"kv", offset = 0, bytes = 25344, generations = 2>,
+              #shardq.channel<"rows", offset = 51200, bytes = 2048, generations = 1>],
+  exchanges = ["kv", "rows"], hash = 7 : i64, slot_bytes = 65536 : i64, slots = 1 : i64}
 
 // CHECK-LABEL: func.func @layer(
 // CHECK-SAME: %[[TABLE:[a-z0-9]+]]: memref<?x?xi32>, {{.*}} %[[BLOCKS:[a-z0-9]+]]: memref<?xi32>, %[[INVERSE:[a-z0-9]+]]: memref<?x?xi32>, %[[COUNT:[a-z0-9]+]]: memref<1xi32>,
@@ -101,5 +102,46 @@ func.func @layer(%table: memref<?x?xi32>, %lens: memref<?xi32>, %starts: memref<
   }
   shardq.gathered_table %inverse, %count over @ranks "dcp" outs(%gathered) {block_size = 4 : i64, interleave = 8 : i64}
       : (memref<?x?xi32>, memref<1xi32>, memref<?x?xi32>) -> ()
+  return
+}
+
+// All rows, with heads: no list is read, and the host knows how many there are.
+// CHECK-LABEL: func.func @rows(
+// CHECK: memref.alloc(%{{.*}}) : memref<?x2x8xbf16>
+// CHECK: gpu.launch {{.*}} function(@shardq_push_2x8_2x8_bf16_pack)
+// CHECK: gpu.launch {{.*}} function(@shardq_push_2x8_2x8_bf16)
+// CHECK: arith.index_cast %[[ALL:arg[0-9]+]] : index to i64
+// CHECK: llvm.call @shardq_device_admit({{.*}}, %c32_i64)
+// CHECK: shardq_device_peer
+// CHECK-NOT: memref<?xi32
+// CHECK: gpu.terminator
+// CHECK: shardq.transfer {{.*}} channel 1 exchange 1 {rows = 32 : i64} : memref<?x2x8xbf16>
+// CHECK: function(@shardq_push_2x8_2x8_bf16_unpack)
+// CHECK: function(@shardq_signal_wait)
+// CHECK: return
+func.func @rows(%x: memref<?x2x8xbf16>, %n: index, %all: index) {
+  %0 = shardq.workspace @plan channel 1 (%all) : memref<?x2x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.push gather_rows(%x) into(%0) over @ranks "dcp" channel 1 exchange 1 {capacity = 64 : i64}
+      : (memref<?x2x8xbf16>), memref<?x2x8xbf16, #shardq.symmetric<@ranks>>
+  shardq.signal gather_rows rows(%n) over @ranks "dcp" channel 1 exchange 1
+  shardq.wait gather_rows rows(%n) over @ranks "dcp" channel 1 exchange 1
+  return
+}
+
+// So many times a number of rows that the step bounds is bounded so many times as high.
+// CHECK-LABEL: func.func @doubled(
+// CHECK-SAME: %[[N:[a-z0-9]+]]: index
+// CHECK: %[[TWICE:.*]] = arith.muli %[[N]], %c2
+// CHECK: memref.alloc(%[[TWICE]]) : memref<?x4xf32>
+// CHECK: gpu.launch {{.*}} function(@linalg_fill_4_f32)
+// CHECK: return
+func.func @doubled(%start: memref<?xi32>, %lens: memref<?xi32>, %req: memref<?xi32>, %visible: memref<?xi32>, %n: index) {
+  %c2 = arith.constant 2 : index
+  %cst = arith.constant 0.0 : f32
+  shardq.expand_rows %start, %lens to %n outs(%req, %visible) : (memref<?xi32>, memref<?xi32>, index, memref<?xi32>, memref<?xi32>) -> ()
+  %d = shardq.count_decode_rows %start : memref<?xi32>
+  %twice = arith.muli %d, %c2 : index
+  %x = memref.alloc(%twice) : memref<?x4xf32>
+  linalg.fill ins(%cst : f32) outs(%x : memref<?x4xf32>)
   return
 }

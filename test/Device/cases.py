@@ -113,8 +113,9 @@ class Merge:
 class Rows:
     name: str
     ranks: int
-    block: int
+    block: int  # 0 where all rows of the source are sent
     stride: int = 0
+    heads: int = 0  # of a row, if it has heads
     parts: tuple = (512, 64)  # widths of the sources
     element: str = "bf16"
     mesh: int = 1  # ranks from one member to the next
@@ -275,6 +276,10 @@ ROWS = [
     Rows("gather_rows_dcp2_far", 2, 2, stride=1 << 32, parts=(40,), element="f16"),
     Rows("gather_rows_dcp1", 1, 4, parts=(32, 16)),
     Rows("gather_rows_dcp2_wide", 2, 2, parts=(20000, 16), capacity=8, carried=8),
+    Rows("gather_rows_pcp2", 2, 0, parts=(576,)),
+    Rows("gather_rows_pcp3_heads", 3, 0, heads=5, parts=(24,), mesh=2, capacity=20, carried=16),
+    Rows("gather_rows_pcp4_odd", 4, 0, parts=(7,), element="i8"),
+    Rows("gather_rows_pcp2_odd_heads", 2, 0, heads=3, parts=(3,), element="f32"),
 ]
 
 BLOCKS = [
@@ -418,18 +423,25 @@ def group(case):
 
 def rows(case):
     ranks = f"@{case.name}_ranks"
-    sources = [strided(case.element, "?", width) for width in case.parts]
-    inbox = f"memref<?x{sum(case.parts)}x{case.element}, #shardq.symmetric<{ranks}>>"
+    heads = [case.heads] if case.heads else []
+    sources = [strided(case.element, "?", *heads, width) for width in case.parts]
+    sizes = "x".join(str(size) for size in (*heads, sum(case.parts)))
+    inbox = f"memref<?x{sizes}x{case.element}, #shardq.symmetric<{ranks}>>"
     names = [f"%q{i}" for i in range(len(sources))]
-    arguments = ", ".join(f"{n}: {t}" for n, t in
-                          zip([*names, "%blocks", "%inbox"], [*sources, "memref<?xi32>", inbox]))
-    stride = f", block_stride_rows = {case.stride} : i64" if case.stride else ""
+    lists = ["memref<?xi32>"] if case.block else []
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(
+        [*names, *(["%blocks"] if case.block else []), "%inbox"], [*sources, *lists, inbox]))
+    attributes = f"capacity = {case.capacity * case.ranks} : i64"
+    if case.block:
+        attributes += f", block_size = {case.block} : i64"
+    if case.stride:
+        attributes += f", block_stride_rows = {case.stride} : i64"
+    types = ", ".join([f"({', '.join(sources)})", *lists, inbox])
     return (f'shardq.mesh {ranks} ["dcp" = {case.ranks}, "other" = {case.mesh}]\n'
             f"func.func @{case.name}({arguments}) attributes {{carried = {case.carried} : i64}} {{\n"
-            f"  shardq.push gather_rows({', '.join(names)}) blocks(%blocks) into(%inbox) over "
-            f'{ranks} "dcp" channel 0 exchange 0 {{block_size = {case.block} : i64{stride}, '
-            f"capacity = {case.capacity * case.ranks} : i64}} : "
-            f"({', '.join(sources)}), memref<?xi32>, {inbox}\n  return\n}}\n")
+            f"  shardq.push gather_rows({', '.join(names)}) {'blocks(%blocks) ' if lists else ''}"
+            f'into(%inbox) over {ranks} "dcp" channel 0 exchange 0 {{{attributes}}} : {types}\n'
+            f"  return\n}}\n")
 
 
 def mesh(case):

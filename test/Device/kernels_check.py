@@ -1144,67 +1144,76 @@ def group_checks(suite):
 
 
 def rows_check(suite, case, entries, held=None, num_rows=50, gaps=False, shift=0, listed=None):
-    """`entries` are the list of blocks, of which `held` are gathered, `listed` at most."""
+    """`entries` are the list of blocks, of which `held` are gathered, `listed` at most; or,
+    where all rows are sent, those that the inbox has from each."""
 
     def body(rng):
         where = suite.where
         ranks, dtype = case.ranks, BITS[case.element]
-        size, width, stride = dtype().itemsize, sum(case.parts), case.stride or case.block
+        size, width, block = dtype().itemsize, sum(case.parts), case.block or 1
+        stride = case.stride or block
         count = len(entries) if held is None else held
-        own = count * case.block
-        shape = (ranks * own, width)
+        given = entries[:listed]
+        own, known = count * block, min(count, len(given)) * block
+        row = (case.heads, width) if case.heads else (width,)
+        elements = int(np.prod(row))
+        shape = (ranks * own, *row)
         assert own <= case.capacity and own <= case.carried, "the case is too small"
-        heap = (case.capacity * ranks * width * size + 255) // 256 * 256
+        heap = (case.capacity * ranks * elements * size + 255) // 256 * 256
         data, sources = [], []
         for _ in range(ranks):
-            parts = [rng.integers(0, 1 << (8 * size), (num_rows, w), np.uint64).astype(dtype)
-                     for w in case.parts]
-            data.append(np.concatenate(parts, 1))
-            sources.append([Buffer(where, part, [16 * 3] if gaps else None, shift)
-                            for part in parts])
-        blocks = Buffer(where, np.array(entries[:listed], np.int32))
+            parts = [rng.integers(0, 1 << (8 * size), (num_rows, *row[:-1], w), np.uint64)
+                     .astype(dtype) for w in case.parts]
+            data.append(np.concatenate(parts, len(row)))
+            apart = [16 * 3, 16][:len(row)] if gaps else None
+            sources.append([Buffer(where, part, apart, shift) for part in parts])
+        blocks = Buffer(where, np.array(given, np.int32))
         untouched = np.full(heap * ranks * case.mesh, 0xEE, np.uint8)
         heaps = [where.upload(untouched) for _ in range(2)]
-        boxes = [Buffer(where, np.full((ranks * case.carried, width), 0xAB, dtype))
+        boxes = [Buffer(where, np.full((ranks * case.carried, *row), 0xAB, dtype))
                  for _ in range(ranks)]
+
+        def plain(buffer):
+            return memref(buffer.address, buffer.shape)
 
         def launch(kernel, member, base, extra):
             rank = member * case.mesh
             context = where.upload(np.array([rank, heap], np.int64))
             words = [word for source in sources[member] for word in source.words()]
-            words += [*memref(blocks.address, blocks.shape), *memref(base + rank * heap, shape)]
+            words += plain(blocks) if case.block else []
+            words += memref(base + rank * heap, shape)
             suite.launch(f"{case.name}_{kernel}", max(own, 1),
                          [*words, rank, member, context, shape[0], *extra])
 
-        def plain(buffer):
-            return memref(buffer.address, buffer.shape)
-
-        known = min(count, len(entries[:listed])) * case.block
         for member in range(ranks):
             launch("push", member, heaps[0], [])
             launch("pack", member, heaps[1], plain(boxes[member]))
-        sent = [box.fetch().reshape(ranks, case.carried, width) for box in boxes]
+        sent = [box.fetch().reshape(ranks, case.carried, elements) for box in boxes]
+        sendable = known if case.block else min(known, num_rows)
         for to in range(ranks):
-            landing = np.full((ranks, case.carried, width), 0xCD, dtype)
+            landing = np.full((ranks, case.carried, elements), 0xCD, dtype)
             for source in range(ranks):
                 if source != to:
-                    landing[source, :known] = sent[source][to, :known]
+                    landing[source, :sendable] = sent[source][to, :sendable]
             assert (sent[to][to] == 0xAB).all(), "own rows are in the outbox"
-            assert (sent[to][:, known:] == 0xAB).all(), "the outbox holds more than is sent"
+            assert (sent[to][:, sendable:] == 0xAB).all(), "the outbox holds more than is sent"
             launch("unpack", to, heaps[1],
-                   plain(Buffer(where, landing.reshape(ranks * case.carried, width))))
+                   plain(Buffer(where, landing.reshape(ranks * case.carried, *row))))
         pushed, carried = (where.download(base, untouched) for base in heaps)
 
         expected = untouched.copy()
         for to in range(ranks):
             begin = to * case.mesh * heap
-            inbox = expected[begin:begin + shape[0] * width * size].view(dtype).reshape(shape)
+            inbox = expected[begin:begin + shape[0] * elements * size].view(dtype).reshape(shape)
             for source in range(ranks):
-                for j, entry in enumerate(entries[:listed][:count]):
-                    for s in range(case.block):
-                        row = entry * stride + s
-                        inbox[source * own + j * case.block + s] = (
-                            data[source][row] if 0 <= row < num_rows else 0)
+                if not case.block:
+                    inbox[source * own:][:sendable] = data[source][:sendable]
+                    continue
+                for j, entry in enumerate(given[:count]):
+                    for s in range(block):
+                        at = entry * stride + s
+                        inbox[source * own + j * block + s] = (
+                            data[source][at] if 0 <= at < num_rows else 0)
         for name, found in (("pushed", pushed), ("carried", carried)):
             assert (found == expected).all(), (
                 f"{(found != expected).sum()} of {len(found)} bytes {name} are wrong, the first "
@@ -1215,16 +1224,25 @@ def rows_check(suite, case, entries, held=None, num_rows=50, gaps=False, shift=0
 
 def rows_checks(suite):
     for case in cases.ROWS:
-        most = min(case.capacity, case.carried) // case.block
+        def check(label, *args, case=case, **options):
+            suite.check(f"{case.name}: {label}", rows_check(suite, case, *args, **options))
+
+        size = BITS[case.element]().itemsize
+        most = min(case.capacity, case.carried)
+        if not case.block:
+            check("rows", range(5), num_rows=5)
+            check("all that fit", range(most), num_rows=most)
+            check("no rows", [], num_rows=0)
+            check("the source has fewer", range(9), num_rows=4)
+            check("the inbox has fewer", range(4), num_rows=9)
+            check("strided", range(5), num_rows=5, gaps=True)
+            check("unaligned", range(3), num_rows=3, shift=size)
+            continue
+        most //= case.block
         stride = case.stride or case.block
         last = 49 // stride  # has rows behind the sources
         inside = max(last - 1, 0)
         some = [(7 * i + 1) % (inside + 1) for i in range(min(most, 5))]
-        size = BITS[case.element]().itemsize
-
-        def check(label, *args, case=case, **options):
-            suite.check(f"{case.name}: {label}", rows_check(suite, case, *args, **options))
-
         check("blocks", some)
         check("all that fit", [i % (inside + 1) for i in range(most)])
         check("more in the list", some + [-1, -1], held=len(some))

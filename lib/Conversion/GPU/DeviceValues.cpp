@@ -120,6 +120,17 @@ Value DeviceValues::getBound(OpBuilder &b, Location loc, Value size) {
     if (std::optional<int64_t> index = dim.getConstantIndex();
         index && isa<MemRefType>(dim.getSource().getType()))
       return getDimBound(b, loc, dim.getSource(), *index);
+  // So many times what is bounded.
+  if (auto product = dyn_cast<arith::MulIOp>(op))
+    for (unsigned side : {0, 1})
+      if (std::optional<int64_t> factor =
+              getConstantIntValue(product->getOperand(side));
+          factor && *factor > 0) {
+        Value bound = getBound(b, loc, product->getOperand(1 - side));
+        return bound ? Value(arith::MulIOp::create(b, loc, bound,
+                                                   product->getOperand(side)))
+                     : Value();
+      }
   if (isa<arith::MinSIOp>(op))
     for (Value operand : op->getOperands())
       if (!isDevice(operand))

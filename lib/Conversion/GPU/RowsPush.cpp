@@ -1,9 +1,9 @@
 //===- RowsPush.cpp - Rows of every member to every member ----------------===//
 //
-// gather_rows: the rows of a list of blocks, or all rows of the sources, one
-// member's behind the other's. They are copied as a run of pieces, whatever
-// rows and blocks these belong to: blocks of threads are full for every block
-// size, and the inbox is filled in order.
+// gather_rows: all rows of a source, or those of a list of blocks, one member's
+// behind the other's. They are copied as a run of pieces, whatever rows and
+// blocks these belong to: blocks of threads are full for every block size, and
+// the inbox is filled in order. A row is one line, or one of each head.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,8 +28,9 @@ struct Geometry {
 
   int64_t ranks, stride;
   int64_t elementBytes;
-  int64_t rowBytes; // of all sources
-  bool isWhole;     // pieces of 16 bytes belong to one source each
+  int64_t lines;     // of a row
+  int64_t lineBytes; // of all sources
+  bool isWhole;      // pieces of 16 bytes belong to one source each
 };
 
 class RowsPush {
@@ -42,20 +43,26 @@ private:
   /// A chunk of the rows for, or from, the member at `peer`.
   struct Task {
     Value peer, isOwn;
-    Value row, piece; // where it begins
-    Value pieces;     // from there on, also those of other chunks
+    Value line, piece; // where it begins
+    Value pieces;      // from that line on, also those of other chunks
   };
-  /// Address of a row, and bytes from one row to the next.
+  /// Lines of a buffer from `first` on.
   struct Run {
-    Value address, rowStride;
+    Value address; // of the buffer's first line
+    Value first;
+    Value rowStride, lineStride; // bytes
   };
 
   Value countRows();
   void emitTasks();
   void copyTask(const Task &task);
-  Run getRun(Value buffer, Value row);
+  Value toLines(Value rows) { return b.mul(rows, b.index(shape.lines)); }
+  SmallVector<Value> getIndices(Value line);
+  Run getRun(Value buffer, Value firstLine);
+  Run getCarried(const Task &task);
   Run getTarget(const Task &task);
   Value pieceAt(const Run &run, Value piece);
+  Type getPieceType();
   Value load(const Task &task, Value piece);
   std::pair<Value, Value> split(Value piece);
 
@@ -83,18 +90,19 @@ Geometry::Geometry(PushOp op) {
   stride = over.mesh.getStride(over.axis);
   auto inbox = cast<MemRefType>(op.getInbox().getType());
   elementBytes = inbox.getElementTypeBitWidth() / 8;
-  rowBytes = inbox.getDimSize(1) * elementBytes;
+  lines = inbox.getRank() == 3 ? inbox.getDimSize(1) : 1;
+  lineBytes = inbox.getShape().back() * elementBytes;
   isWhole = true;
   for (Value source : op.getSources())
-    isWhole &=
-        cast<MemRefType>(source.getType()).getDimSize(1) * elementBytes % 16 ==
-        0;
+    isWhole &= cast<MemRefType>(source.getType()).getShape().back() *
+                   elementBytes % 16 ==
+               0;
 }
 
 KernelShape mlir::shardq::getRowsPushShape(PushOp op) {
   Geometry geometry(op);
-  int64_t pieces =
-      geometry.rowBytes / (geometry.isWhole ? 16 : geometry.elementBytes);
+  int64_t pieces = geometry.lines * geometry.lineBytes /
+                   (geometry.isWhole ? 16 : geometry.elementBytes);
   KernelShape shape;
   shape.threads = kThreads;
   shape.rowsPerBlock =
@@ -143,100 +151,125 @@ Value RowsPush::countRows() {
   return carry ? b.min(count, b.index(carry->rows)) : count;
 }
 
-RowsPush::Run RowsPush::getRun(Value buffer, Value row) {
-  auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
-  return {b.address(buffer, {row, b.index(0)}),
-          b.mul(metadata.getStrides()[0], b.index(shape.elementBytes))};
+/// Of a line's first element.
+SmallVector<Value> RowsPush::getIndices(Value line) {
+  Value zero = b.index(0), lines = b.index(shape.lines);
+  if (cast<MemRefType>(inbox.getType()).getRank() == 2)
+    return {line, zero};
+  return {arith::DivUIOp::create(b, line, lines),
+          arith::RemUIOp::create(b, line, lines), zero};
 }
 
-/// Row and piece of it, of pieces behind the beginning of a row.
+RowsPush::Run RowsPush::getRun(Value buffer, Value firstLine) {
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, buffer);
+  auto getStride = [&](unsigned dim) {
+    return b.mul(metadata.getStrides()[dim], b.index(shape.elementBytes));
+  };
+  return {b.address(buffer, getIndices(b.index(0))), firstLine, getStride(0),
+          getStride(metadata.getStrides().size() - 2)};
+}
+
+/// Line and piece of it, of pieces behind the beginning of a line.
 std::pair<Value, Value> RowsPush::split(Value piece) {
-  int64_t perRow = shape.rowBytes / unit;
-  if (perRow > (1 << 30)) {
-    Value count = b.index(perRow);
+  int64_t perLine = shape.lineBytes / unit;
+  if (perLine > (1 << 30)) {
+    Value count = b.index(perLine);
     return {arith::DivUIOp::create(b, piece, count),
             arith::RemUIOp::create(b, piece, count)};
   }
-  Value number = b.toI32(piece), count = b.i32(perRow);
+  Value number = b.toI32(piece), count = b.i32(perLine);
   return {b.extend(arith::DivUIOp::create(b, number, count)),
           b.extend(arith::RemUIOp::create(b, number, count))};
 }
 
 Value RowsPush::pieceAt(const Run &run, Value piece) {
-  auto [row, inside] = split(piece);
-  return b.advance(run.address, b.add(b.mul(row, run.rowStride),
-                                      b.mul(inside, b.index(unit))));
+  auto [linesOn, inside] = split(piece);
+  SmallVector<Value> at = getIndices(b.add(run.first, linesOn));
+  Value offset = b.mul(at[0], run.rowStride);
+  if (at.size() == 3)
+    offset = b.add(offset, b.mul(at[1], run.lineStride));
+  return b.advance(run.address, b.add(offset, b.mul(inside, b.index(unit))));
+}
+
+/// In the outbox or the landing place: `rows` for each member.
+RowsPush::Run RowsPush::getCarried(const Task &task) {
+  Value first = b.mul(task.peer, b.index(carry->rows));
+  return getRun(box, b.add(toLines(first), task.line));
 }
 
 /// Where own rows of a task go.
 RowsPush::Run RowsPush::getTarget(const Task &task) {
-  Value first = b.mul(coordinate, memberRows);
-  Run own = getRun(inbox, b.add(first, task.row));
+  Value first = toLines(b.mul(coordinate, memberRows));
+  Run own = getRun(inbox, b.add(first, task.line));
   if (!carry) {
     Value steps = b.mul(b.sub(task.peer, coordinate), b.index(shape.stride));
     own.address = toPeer(b, own.address, b.add(me, steps), device);
     return own;
   }
-  Value row = b.add(b.mul(task.peer, b.index(carry->rows)), task.row);
-  Run carried = getRun(box, row);
+  Run carried = getCarried(task);
   return {b.select(task.isOwn, own.address, carried.address),
-          b.select(task.isOwn, own.rowStride, carried.rowStride)};
+          b.select(task.isOwn, own.first, carried.first),
+          b.select(task.isOwn, own.rowStride, carried.rowStride),
+          b.select(task.isOwn, own.lineStride, carried.lineStride)};
+}
+
+Type RowsPush::getPieceType() {
+  if (unit == 16)
+    return VectorType::get({4}, b.getI32Type());
+  return b.getIntegerType(8 * unit);
 }
 
 /// From the source that has it; zeros of a row that none has. There is no
 /// branch, so that several pieces are in flight: what is read in place of such
 /// a row is the own inbox.
 Value RowsPush::load(const Task &task, Value piece) {
-  auto [rowsOn, inPieces] = split(piece);
+  auto [linesOn, inPieces] = split(piece);
   Value inside = b.mul(inPieces, b.index(unit));
-  Value row = b.add(task.row, rowsOn), isThere;
+  Value line = b.add(task.line, linesOn), isThere;
   if (blocks) {
     Value blockSize = b.index(*op.getBlockSize());
-    Value entry = arith::DivUIOp::create(b, row, blockSize);
+    Value entry = arith::DivUIOp::create(b, line, blockSize);
     Value block = b.toIndex(b.load(blocks, entry));
     Value stride =
         b.index(op.getBlockStrideRows().value_or(*op.getBlockSize()));
-    row =
-        b.add(b.mul(block, stride), arith::RemUIOp::create(b, row, blockSize));
-    isThere = b.inRange(row, b.index(0), sourceRows);
-    row = b.select(isThere, row, b.index(0));
+    line =
+        b.add(b.mul(block, stride), arith::RemUIOp::create(b, line, blockSize));
+    isThere = b.inRange(line, b.index(0), sourceRows);
+    line = b.select(isThere, line, b.index(0));
   }
   Value address;
   int64_t begin = 0;
   for (Value source : sources) {
-    Value here = b.advance(b.address(source, {row, b.index(0)}),
+    Value here = b.advance(b.address(source, getIndices(line)),
                            b.sub(inside, b.index(begin)));
     address = address
                   ? b.select(b.lessEqual(b.index(begin), inside), here, address)
                   : here;
-    begin +=
-        cast<MemRefType>(source.getType()).getDimSize(1) * shape.elementBytes;
+    begin += cast<MemRefType>(source.getType()).getShape().back() *
+             shape.elementBytes;
   }
-  Type type = unit == 16 ? Type(VectorType::get({4}, b.getI32Type()))
-                         : Type(b.getIntegerType(8 * unit));
+  Type type = getPieceType();
   if (!isThere)
     return b.loadAt(type, address);
-  Value other = b.address(inbox, {b.index(0), b.index(0)});
+  Value other = b.address(inbox, getIndices(b.index(0)));
   Value loaded = b.loadAt(type, b.select(isThere, address, other));
   return b.select(isThere, loaded, LLVM::ZeroOp::create(b, type));
 }
 
 void RowsPush::copyTask(const Task &task) {
+  Run from, to;
   if (isUnpack()) {
-    Value row = b.add(b.mul(task.peer, b.index(carry->rows)), task.row);
-    Run from = getRun(box, row);
-    Run to = getRun(inbox, b.add(b.mul(task.peer, memberRows), task.row));
-    Type type = unit == 16 ? Type(VectorType::get({4}, b.getI32Type()))
-                           : Type(b.getIntegerType(8 * unit));
-    return storeRun(
-        b, task.piece, task.pieces, unit, kUnroll,
-        [&](Value piece) { return b.loadAt(type, pieceAt(from, piece)); },
-        [&](Value piece) { return pieceAt(to, piece); });
+    from = getCarried(task);
+    to = getRun(inbox, b.add(toLines(b.mul(task.peer, memberRows)), task.line));
+  } else {
+    to = getTarget(task);
   }
-  Run to = getTarget(task);
   storeRun(
       b, task.piece, task.pieces, unit, kUnroll,
-      [&](Value piece) { return load(task, piece); },
+      [&](Value piece) {
+        return isUnpack() ? b.loadAt(getPieceType(), pieceAt(from, piece))
+                          : load(task, piece);
+      },
       [&](Value piece) { return pieceAt(to, piece); });
 }
 
@@ -244,9 +277,9 @@ void RowsPush::copyTask(const Task &task) {
 /// by all others alike, and a chunk comes from the cache but for the first. Own
 /// rows stand last, so that they take no time from the link.
 void RowsPush::emitTasks() {
-  Value zero = b.index(0), perRow = b.index(shape.rowBytes / unit);
+  Value zero = b.index(0), perLine = b.index(shape.lineBytes / unit);
   Value ranks = b.index(shape.ranks), others = b.index(shape.ranks - 1);
-  Value pieces = b.mul(rows, perRow), chunk = b.index(kChunk);
+  Value pieces = b.mul(toLines(rows), perLine), chunk = b.index(kChunk);
   Value chunks =
       arith::DivUIOp::create(b, b.add(pieces, b.index(kChunk - 1)), chunk);
   Value firstOwn = b.mul(chunks, others);
@@ -263,9 +296,9 @@ void RowsPush::emitTasks() {
     }
     task.peer = arith::RemUIOp::create(b, b.add(coordinate, turn), ranks);
     Value first = b.mul(at, chunk);
-    task.row = arith::DivUIOp::create(b, first, perRow);
-    task.piece = arith::RemUIOp::create(b, first, perRow);
-    task.pieces = b.sub(pieces, b.mul(task.row, perRow));
+    task.line = arith::DivUIOp::create(b, first, perLine);
+    task.piece = arith::RemUIOp::create(b, first, perLine);
+    task.pieces = b.sub(pieces, b.mul(task.line, perLine));
     copyTask(task);
   });
 }
@@ -274,11 +307,11 @@ void RowsPush::emit() {
   Value go = b.equal(
       callDevice(b, "shardq_device_ok", b.getI32Type(), {device}), b.i32(1));
   if (!isUnpack()) {
-    Value admitted =
-        callDevice(b, "shardq_device_admit", b.getI32Type(),
-                   {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
-                    b.fromIndex(needed, b.getI64Type()),
-                    arith::ConstantIntOp::create(b, shape.rowBytes, 64)});
+    Value admitted = callDevice(
+        b, "shardq_device_admit", b.getI32Type(),
+        {device, b.i32(op.getChannel()), b.i32(op.getExchange()),
+         b.fromIndex(needed, b.getI64Type()),
+         arith::ConstantIntOp::create(b, shape.lines * shape.lineBytes, 64)});
     go = b.both(go, b.equal(admitted, b.i32(1)));
   }
   b.when(go, [&] {
@@ -290,7 +323,7 @@ void RowsPush::emit() {
       emitTasks();
     };
     // Rows of no bytes.
-    if (shape.rowBytes == 0)
+    if (shape.lines * shape.lineBytes == 0)
       return;
     if (!shape.isWhole)
       return emitPieces(shape.elementBytes);
