@@ -36,7 +36,7 @@ private:
   bool fits(Value rows);
   void slice(const Chain &chain);
   SmallVector<Value> createSlices(const Chain &chain, ValueRange results,
-                                  Value rows);
+                                  Value rows, Value bound);
 
   ModuleOp module;
   int64_t maxTokens;
@@ -119,6 +119,15 @@ static bool isRowOperand(OpOperand &operand) {
 /// What the rows of a chain are counted by.
 static Value getRowSource(Operation *first) { return first->getOperand(0); }
 
+/// What has as many rows or more: where rows are some of the step's, a GPU's
+/// host knows the step's only.
+static Value getBoundSource(Operation *first) {
+  Value source = getRowSource(first);
+  if (auto slice = source.getDefiningOp<tensor::ExtractSliceOp>())
+    return slice.getSource();
+  return source;
+}
+
 static std::optional<int64_t> getConstant(Value value) {
   APInt constant;
   if (matchPattern(value, m_ConstantInt(&constant)))
@@ -151,8 +160,8 @@ bool Slicer::fits(Operation *first) {
         compare.getPredicate() != arith::CmpIPredicate::sgt)
       continue;
     auto size = compare.getLhs().getDefiningOp<tensor::DimOp>();
-    if (size && size.getSource() == source && size.getConstantIndex() == 0 &&
-        fits(compare.getRhs()))
+    if (size && size.getSource() == getBoundSource(first) &&
+        size.getConstantIndex() == 0 && fits(compare.getRhs()))
       return true;
   }
   return false;
@@ -191,7 +200,7 @@ static Value putSlice(OpBuilder &b, Location loc, Value slice, Value target,
 
 /// The results of the chain, in turns of as many rows as inboxes hold.
 SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
-                                        Value rows) {
+                                        Value rows, Value bound) {
   Location loc = chain.back()->getLoc();
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
@@ -204,6 +213,9 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
     wholes.push_back(tensor::EmptyOp::create(builder, loc, tensor, sizes));
   }
   auto turn = [&](OpBuilder &b, Location, Value first, ValueRange carried) {
+    // Turns behind the last row have none.
+    if (bound != rows)
+      first = arith::MinSIOp::create(b, loc, first, rows);
     Value rest = arith::SubIOp::create(b, loc, rows, first);
     Value size = arith::MinSIOp::create(b, loc, rest, most);
     IRMapping slices;
@@ -222,7 +234,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
           putSlice(b, loc, slices.lookup(result), whole, first, size));
     scf::YieldOp::create(b, loc, filled);
   };
-  auto loop = scf::ForOp::create(builder, loc, zero, rows, most, wholes, turn);
+  auto loop = scf::ForOp::create(builder, loc, zero, bound, most, wholes, turn);
   return llvm::to_vector_of<Value>(loop.getResults());
 }
 
@@ -231,8 +243,11 @@ void Slicer::slice(const Chain &chain) {
   Location loc = last->getLoc();
   builder.setInsertionPoint(last);
   Value source = getRowSource(chain.front());
-  Value rows = tensor::DimOp::create(
-      builder, loc, source, arith::ConstantIndexOp::create(builder, loc, 0));
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value rows = tensor::DimOp::create(builder, loc, source, zero);
+  Value bound = rows;
+  if (Value larger = getBoundSource(chain.front()); larger != source)
+    bound = tensor::DimOp::create(builder, loc, larger, zero);
   SmallVector<Value> results, replacements;
   for (Operation *op : chain)
     for (Value result : op->getResults())
@@ -241,12 +256,13 @@ void Slicer::slice(const Chain &chain) {
   if (cast<ShapedType>(source.getType()).isDynamicDim(0)) {
     Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
     Value isSliced = arith::CmpIOp::create(
-        builder, loc, arith::CmpIPredicate::sgt, rows, most);
+        builder, loc, arith::CmpIPredicate::sgt, bound, most);
     auto branch = scf::IfOp::create(
         builder, loc, TypeRange(ValueRange(results)), isSliced,
         /*addThenBlock=*/true, /*addElseBlock=*/true);
     builder.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(builder, loc, createSlices(chain, results, rows));
+    scf::YieldOp::create(builder, loc,
+                         createSlices(chain, results, rows, bound));
     builder.setInsertionPointToStart(branch.elseBlock());
     IRMapping copies;
     for (Operation *op : chain)
@@ -257,7 +273,7 @@ void Slicer::slice(const Chain &chain) {
                          }));
     llvm::append_range(replacements, branch->getResults());
   } else {
-    replacements = createSlices(chain, results, rows);
+    replacements = createSlices(chain, results, rows, bound);
   }
   for (auto [result, replacement] : llvm::zip_equal(results, replacements))
     result.replaceUsesWithIf(replacement, [&](OpOperand &use) {

@@ -115,7 +115,8 @@ void ShareKernelsPass::runOnOperation() {
     });
     getOperation()->removeAttr(shardq::kResidentBlocksAttrName);
   }
-  getOperation().walk([](gpu::GPUFuncOp kernel) { alignSharedMemory(kernel); });
+  getOperation().walk(
+      [](gpu::GPUFuncOp kernel) { shardq::alignSharedMemory(kernel); });
   handOverExchanges(getOperation());
   llvm::DenseMap<Attribute, SymbolRefAttr> shared;
   for (auto module : getOperation().getOps<gpu::GPUModuleOp>()) {
