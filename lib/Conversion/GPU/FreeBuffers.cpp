@@ -9,18 +9,19 @@
 #include "FreeBuffers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
 
-/// The last op of `alloc`'s block that uses the buffer, views of it included;
-/// null where it leaves the block.
-static Operation *getLastUse(memref::AllocOp alloc) {
-  Block *block = alloc->getBlock();
-  Operation *last = alloc;
-  SmallVector<Value> views{alloc};
+/// The last op of the buffer's block that uses it, views of it included; null
+/// where it leaves the block.
+static Operation *getLastUse(OpResult buffer) {
+  Operation *last = buffer.getOwner();
+  Block *block = last->getBlock();
+  SmallVector<Value> views{buffer};
   while (!views.empty()) {
     for (Operation *user : views.pop_back_val().getUsers()) {
       if (user->hasTrait<OpTrait::IsTerminator>()) {
@@ -43,13 +44,43 @@ static Operation *getLastUse(memref::AllocOp alloc) {
   return last;
 }
 
+/// Whether what a side of a branch yields is a buffer that it has made, and
+/// yields once.
+static bool isOwnYield(Block &side, unsigned number) {
+  auto yield = cast<scf::YieldOp>(side.getTerminator());
+  auto getMaker = [](Value value) {
+    while (auto cast = value.getDefiningOp<memref::CastOp>())
+      value = cast.getSource();
+    return value.getDefiningOp<memref::AllocOp>();
+  };
+  memref::AllocOp alloc = getMaker(yield.getOperand(number));
+  return alloc && alloc->getBlock() == &side &&
+         llvm::count_if(yield.getOperands(), [&](Value value) {
+           return getMaker(value) == alloc;
+         }) == 1;
+}
+
+/// Whether the branch hands on a new buffer, whichever side it takes.
+static bool isNewBuffer(OpResult result) {
+  auto branch = dyn_cast<scf::IfOp>(result.getOwner());
+  if (!branch || !isa<MemRefType>(result.getType()))
+    return false;
+  unsigned number = result.getResultNumber();
+  return isOwnYield(*branch.thenBlock(), number) &&
+         isOwnYield(*branch.elseBlock(), number);
+}
+
 void mlir::shardq::freeBuffers(Operation *root) {
-  root->walk([](memref::AllocOp alloc) {
-    Operation *last = getLastUse(alloc);
-    if (!last)
-      return;
-    OpBuilder b(alloc.getContext());
-    b.setInsertionPointAfter(last);
-    memref::DeallocOp::create(b, alloc.getLoc(), alloc);
+  root->walk([](Operation *op) {
+    for (OpResult buffer : op->getResults()) {
+      if (!isa<memref::AllocOp>(op) && !isNewBuffer(buffer))
+        continue;
+      Operation *last = getLastUse(buffer);
+      if (!last)
+        continue;
+      OpBuilder b(op->getContext());
+      b.setInsertionPointAfter(last);
+      memref::DeallocOp::create(b, op->getLoc(), buffer);
+    }
   });
 }
