@@ -105,7 +105,8 @@ bool RankDependence::visit(Operation *op) {
       from.shape = true;
   }
   if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
-          GatherQueryOp, CombineLseOp, GatherRowsOp, GatherKvFinishOp>(op))
+          GatherQueryOp, CombineLseOp, WeighPartialOp, ReduceHeadsOp,
+          GatherRowsOp, GatherKvFinishOp, ChunkSplitOp, ChunkLengthsOp>(op))
     from.contents = true;
   if (isa<LocalRowsOp>(op))
     from.shape = true;

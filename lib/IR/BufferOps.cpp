@@ -179,10 +179,12 @@ void mlir::shardq::printPushTypes(OpAsmPrinter &printer, Operation *,
 
 /// Sources and inbox of a push of partial outputs.
 static LogicalResult verifyScatterShapes(PushOp op) {
-  if (op.getSources().size() != 2)
+  unsigned numSources = op.getSources().size();
+  if (numSources != 1 && numSources != 2)
     return op.emitOpError("has ")
-           << op.getSources().size()
-           << " sources, expected a partial output and its LSE";
+           << numSources << " sources, expected partial outputs, with or "
+           << "without their LSE";
+  bool hasLse = numSources == 2;
   ShapedType partial = shaped(op.getSources()[0]);
   ShapedType inbox = shaped(op.getInbox());
   for (Value source : op.getSources())
@@ -190,19 +192,24 @@ static LogicalResult verifyScatterShapes(PushOp op) {
         !element.isF32() && !element.isF16() && !element.isBF16())
       return op.emitOpError("scatters partial outputs of element type ")
              << element << ", expected bf16, f16 or f32";
-  if (failed(verifyPartial(op, partial, shaped(op.getSources()[1]))) ||
+  if (failed(hasLse ? verifyPartial(op, partial, shaped(op.getSources()[1]))
+                    : verifyHeads(op, "partial", partial)) ||
       failed(verifyRank(op, "inbox", inbox, 3)) ||
       failed(verifySameElement(op, "inbox", inbox, "partial", partial)) ||
       failed(verifyStaticDim(op, "heads", {"inbox", inbox, 1})))
     return failure();
+  int64_t values = partial.getDimSize(2);
   int64_t width =
-      getPartialWidth(partial.getElementType(), partial.getDimSize(2));
+      hasLse ? getPartialWidth(partial.getElementType(), values) : values;
   if (inbox.getDimSize(2) == width)
     return success();
-  return op.emitOpError("'inbox' is ")
-         << inbox << ", expected " << width
-         << " elements a head: " << partial.getDimSize(2) << " values and "
-         << kLseBytes << " bytes for the LSE";
+  InFlightDiagnostic diag = op.emitOpError("'inbox' is ")
+                            << inbox << ", expected " << width
+                            << " elements a head";
+  if (hasLse)
+    diag << ": " << values << " values and " << kLseBytes
+         << " bytes for the LSE";
+  return diag;
 }
 
 /// Source and inbox of a push of rows, or sources and inbox of one of the rows
@@ -265,6 +272,12 @@ LogicalResult PushOp::verify() {
       failed(verifyNotNegative(*this, "capacity", getCapacity())) ||
       failed(verifyNotNegative(*this, "channel", int32_t(getChannel()))))
     return failure();
+  if (TransportAttr transport = getTransportAttr();
+      transport && transport.getValue() != Transport::Direct &&
+      transport.getValue() != Transport::Nccl)
+    return emitOpError("transport is ")
+           << stringifyTransport(transport.getValue())
+           << ", expected direct or nccl";
   return verifyNotNegative(*this, "exchange", int32_t(getExchange()));
 }
 

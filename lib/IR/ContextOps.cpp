@@ -206,14 +206,24 @@ int64_t mlir::shardq::detail::getPartialWidth(Type element, int64_t values) {
   return values + kLseBytes / (element.getIntOrFloatBitWidth() / 8);
 }
 
+LogicalResult mlir::shardq::detail::verifyHeads(Operation *op, StringRef name,
+                                                ShapedType type) {
+  if (failed(verifyRank(op, name, type, 3)) ||
+      failed(verifyStaticDim(op, "heads", {name, type, 1})))
+    return failure();
+  return verifyStaticDim(op, "head dimension", {name, type, 2});
+}
+
 LogicalResult mlir::shardq::detail::verifyPartial(Operation *op,
                                                   ShapedType partial,
                                                   ShapedType lse) {
-  if (failed(verifyRank(op, "partial", partial, 3)) ||
-      failed(verifyStaticDim(op, "heads", {"partial", partial, 1})) ||
-      failed(verifyStaticDim(op, "head dimension", {"partial", partial, 2})))
+  if (failed(verifyHeads(op, "partial", partial)))
     return failure();
   return verifyLseShape(op, "partial_lse", lse, "partial", partial);
+}
+
+bool CombineLseOp::keepsAllHeads() {
+  return getOutType(0).getDimSize(1) == shaped(getPartial()).getDimSize(1);
 }
 
 MemRefType CombineLseOp::getInboxType() {
@@ -259,8 +269,23 @@ LogicalResult CombineLseOp::verify() {
 
 LogicalResult
 CombineLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
-  return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
-                          getOutType(0), "partial", shaped(getPartial()));
+  AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
+  if (!axis)
+    return failure();
+  bool all = keepsAllHeads();
+  if (!all &&
+      failed(verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                              getOutType(0), "partial", shaped(getPartial()))))
+    return failure();
+  TransportAttr transport = getTransportAttr();
+  Transport wrong = all ? Transport::AgRs : Transport::AgAr;
+  if (!transport || transport.getValue() != wrong || axis.getSize() == 1)
+    return success();
+  return emitOpError("transport is ")
+         << stringifyTransport(wrong) << ", but each rank keeps "
+         << (all ? "all heads" : "its own heads") << ": expected "
+         << stringifyTransport(all ? Transport::AgAr : Transport::AgRs)
+         << ", direct or nccl";
 }
 
 LogicalResult
@@ -273,6 +298,144 @@ CombineLseOp::reifyResultShapes(OpBuilder &builder,
   if (getNumOuts() == 2)
     shapes.push_back({rows, heads});
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// WeighPartialOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult WeighPartialOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 2)))
+    return failure();
+  ShapedType partial = shaped(getPartial()), lses = shaped(getLses());
+  ShapedType share = getOutType(0);
+  if (failed(verifyHeads(*this, "partial", partial)) ||
+      failed(verifyRank(*this, "lses", lses, 2)) ||
+      failed(verifySameDim(*this, "heads", {"lses", lses, 1},
+                           {"partial", partial, 1})) ||
+      failed(verifyHeads(*this, "share", share)))
+    return failure();
+  for (auto [dim, what] : llvm::enumerate(
+           std::initializer_list<StringRef>{"rows", "heads", "values a head"}))
+    if (failed(verifySameDim(*this, what, {"share", share, unsigned(dim)},
+                             {"partial", partial, unsigned(dim)})))
+      return failure();
+  if (!share.getElementType().isF32())
+    return emitOpError("'share' has element type ")
+           << share.getElementType() << ", expected f32";
+  if (getNumOuts() == 1)
+    return success();
+  ShapedType merged = getOutType(1);
+  if (failed(verifyLseShape(*this, "merged", merged, "share", share)))
+    return failure();
+  return verifySameElement(*this, "merged", merged, "lses", lses);
+}
+
+/// `many` has the rows of `few` of each rank of the axis, where both are known.
+static LogicalResult verifyRowsOfRanks(Operation *op, AxisAttr axis,
+                                       StringRef manyName, ShapedType many,
+                                       ShapedType few) {
+  int64_t found = many.getDimSize(0), rows = few.getDimSize(0);
+  int64_t ranks = axis.getSize();
+  if (ShapedType::isDynamic(found) || ShapedType::isDynamic(rows) ||
+      (found % ranks == 0 && found / ranks == rows))
+    return success();
+  return op->emitOpError("'")
+         << manyName << "' has " << found << " rows, expected " << rows
+         << " of each of " << ranks << " ranks";
+}
+
+LogicalResult
+WeighPartialOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
+  if (!axis)
+    return failure();
+  return verifyRowsOfRanks(*this, axis, "lses", shaped(getLses()),
+                           shaped(getPartial()));
+}
+
+LogicalResult
+WeighPartialOp::reifyResultShapes(OpBuilder &builder,
+                                  ReifiedRankedShapedTypeDims &shapes) {
+  ShapedType share = getOutType(0);
+  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getPartial(), 0);
+  OpFoldResult heads = builder.getIndexAttr(share.getDimSize(1));
+  shapes.push_back({rows, heads, builder.getIndexAttr(share.getDimSize(2))});
+  if (getNumOuts() == 2)
+    shapes.push_back({rows, heads});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ReduceHeadsOp
+//===----------------------------------------------------------------------===//
+
+MemRefType ReduceHeadsOp::getInboxType() {
+  ShapedType out = getOutType(0);
+  return MemRefType::get(
+      {ShapedType::kDynamic, out.getDimSize(1), out.getDimSize(2)},
+      shaped(getSource()).getElementType(), MemRefLayoutAttrInterface(),
+      SymmetricAttr::get(getContext(), getMeshAttr()));
+}
+
+LogicalResult ReduceHeadsOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 1)))
+    return failure();
+  StringRef name = isOnBuffers() ? "outs" : "result";
+  ShapedType source = shaped(getSource()), out = getOutType(0);
+  if (failed(verifyHeads(*this, "source", source)) ||
+      failed(verifyHeads(*this, name, out)) ||
+      failed(
+          verifySameDim(*this, "rows", {name, out, 0}, {"source", source, 0})))
+    return failure();
+  return verifySameDim(*this, "values a head", {name, out, 2},
+                       {"source", source, 2});
+}
+
+LogicalResult
+ReduceHeadsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
+                          getOutType(0), "source", shaped(getSource()));
+}
+
+LogicalResult
+ReduceHeadsOp::reifyResultShapes(OpBuilder &builder,
+                                 ReifiedRankedShapedTypeDims &shapes) {
+  ShapedType out = getOutType(0);
+  shapes.push_back({tensor::getMixedSize(builder, getLoc(), getSource(), 0),
+                    builder.getIndexAttr(out.getDimSize(1)),
+                    builder.getIndexAttr(out.getDimSize(2))});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SumPartialsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SumPartialsOp::verify() {
+  ShapedType inbox = shaped(getInbox()), out = shaped(getOut());
+  if (failed(verifyHeads(*this, "out", out)) ||
+      failed(
+          verifySameDim(*this, "heads", {"inbox", inbox, 1}, {"out", out, 1})))
+    return failure();
+  return verifySameDim(*this, "values a head", {"inbox", inbox, 2},
+                       {"out", out, 2});
+}
+
+LogicalResult
+SumPartialsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
+  if (!axis)
+    return failure();
+  return verifyRowsOfRanks(*this, axis, "inbox", shaped(getInbox()),
+                           shaped(getOut()));
+}
+
+void SumPartialsOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getInboxMutable(),
+                       SideEffects::DefaultResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), &getOutMutable(),
+                       SideEffects::DefaultResource::get());
 }
 
 //===----------------------------------------------------------------------===//
@@ -302,14 +465,8 @@ LogicalResult MergeLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
   if (!axis)
     return failure();
-  int64_t found = shaped(getInbox()).getDimSize(0);
-  int64_t rows = shaped(getOut()).getDimSize(0);
-  int64_t ranks = axis.getSize();
-  if (ShapedType::isDynamic(found) || ShapedType::isDynamic(rows) ||
-      (found % ranks == 0 && found / ranks == rows))
-    return success();
-  return emitOpError("'inbox' has ") << found << " rows, expected " << rows
-                                     << " of each of " << ranks << " ranks";
+  return verifyRowsOfRanks(*this, axis, "inbox", shaped(getInbox()),
+                           shaped(getOut()));
 }
 
 void MergeLseOp::getEffects(Effects &effects) {
@@ -333,6 +490,7 @@ void MergeLseOp::getEffects(Effects &effects) {
   }
 SHARDQ_TWO_FORM_EFFECTS(LocalLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(FilterIndicesOp)
+SHARDQ_TWO_FORM_EFFECTS(WeighPartialOp)
 #undef SHARDQ_TWO_FORM_EFFECTS
 
 #define SHARDQ_COLLECTIVE_EFFECTS(OP)                                          \
@@ -345,4 +503,5 @@ SHARDQ_TWO_FORM_EFFECTS(FilterIndicesOp)
   }
 SHARDQ_COLLECTIVE_EFFECTS(GatherQueryOp)
 SHARDQ_COLLECTIVE_EFFECTS(CombineLseOp)
+SHARDQ_COLLECTIVE_EFFECTS(ReduceHeadsOp)
 #undef SHARDQ_COLLECTIVE_EFFECTS

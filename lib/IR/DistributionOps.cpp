@@ -156,6 +156,17 @@ LogicalResult TakeRowsOp::verify() {
                              {"result", out, unsigned(dim)},
                              {"source", source, unsigned(dim)})))
       return failure();
+  if (TypedAttr missing = getMissingAttr()) {
+    // Others are moved as bytes. A choice between two numbers of 16 bits is
+    // compiled to one of wider numbers, which changes subnormal ones.
+    Type element = cast<ShapedType>(out).getElementType();
+    if (!element.isInteger(32) && !element.isInteger(64) && !element.isF32())
+      return emitOpError("has 'missing' and elements of type ")
+             << element << ", expected i32, i64 or f32";
+    if (!isa<IntegerAttr, FloatAttr>(missing) || missing.getType() != element)
+      return emitOpError("missing is ")
+             << missing << ", expected a number of type " << element;
+  }
   return verifySameDim(*this, "rows", {"result", out, 0},
                        {"rows", getRows().getType(), 0});
 }

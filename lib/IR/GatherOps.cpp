@@ -295,6 +295,15 @@ FlatSymbolRefAttr GatherKvFinishOp::getMeshAttr() {
 }
 StringAttr GatherKvFinishOp::getAxisAttr() { return getStart().getAxisAttr(); }
 
+// Asked for before the op is known to have a start.
+TransportAttr GatherKvFinishOp::getTransportAttr() {
+  GatherKvStartOp start = getStart();
+  return start ? start.getTransportAttr() : TransportAttr();
+}
+void GatherKvFinishOp::setTransportAttr(TransportAttr transport) {
+  getStart().setTransportAttr(transport);
+}
+
 LogicalResult GatherKvFinishOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)))
     return failure();

@@ -176,6 +176,17 @@ LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbolTable,
          << " entries: axis " << axis << " has " << found.getSize() << " ranks";
 }
 
+LogicalResult verifyTransport(CollectiveOpInterface op) {
+  TransportAttr transport = op.getTransportAttr();
+  if (!transport || isa<CombineLseOp>(op.getOperation()) ||
+      transport.getValue() == Transport::Direct ||
+      transport.getValue() == Transport::Nccl)
+    return success();
+  return op->emitOpError("transport is ")
+         << stringifyTransport(transport.getValue()) << ", which is a form of '"
+         << CombineLseOp::getOperationName() << "', expected direct or nccl";
+}
+
 void getPeerEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get(), PeerMemoryResource::get());
   effects.emplace_back(MemoryEffects::Write::get(), PeerMemoryResource::get());

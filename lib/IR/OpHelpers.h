@@ -91,6 +91,9 @@ LogicalResult verifyGatheredRows(Operation *op, StringRef name, ShapedType rows,
 /// `partial` and its LSE, of `combine_lse` and its `push`.
 LogicalResult verifyPartial(Operation *op, ShapedType partial, ShapedType lse);
 
+/// Three dimensions, of which heads and values a head are known.
+LogicalResult verifyHeads(Operation *op, StringRef name, ShapedType type);
+
 /// Values and LSE of a head in an inbox of `combine_lse`, for rows of the
 /// element type and `values` values.
 int64_t getPartialWidth(Type element, int64_t values);

@@ -19,12 +19,24 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-/// Values: one exchange schedule on all ranks, then buffers, planned and
-/// proved.
+/// Values: one exchange schedule on all ranks, and how it travels; then
+/// buffers, planned and proved.
 template <typename Options>
-static void addBufferPasses(OpPassManager &manager, const Options &options) {
+static void addBufferPasses(OpPassManager &manager, RankTarget target,
+                            const Options &options) {
   manager.addPass(createShardQVerifyLayouts());
   manager.addPass(createShardQVerifyExchanges());
+  ShardQSliceStepsOptions slices;
+  slices.maxTokens = options.maxTokens;
+  manager.addPass(createShardQSliceSteps(slices));
+  ShardQSelectTransportOptions transport;
+  transport.transport = options.transport;
+  transport.target = target;
+  transport.hostRanks = options.hostRanks;
+  // What is chosen unasked is in the IR; a compiler that says so of each
+  // exchange each time is not heard when it matters.
+  transport.remarks = options.transport != TransportChoice::Auto;
+  manager.addPass(createShardQSelectTransport(transport));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   bufferization::OneShotBufferizePassOptions bufferize;
@@ -78,9 +90,16 @@ static int64_t getSharedBytes(llvm::StringRef arch) {
   return kilobytes * 1024;
 }
 
+/// `griddepcontrol` is there from compute capability 9.0 on.
+static bool canStartEarly(llvm::StringRef arch) {
+  unsigned number = 0;
+  return arch.consume_front("sm_") && !arch.consumeInteger(10, number) &&
+         number >= 90;
+}
+
 void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
                                             const ShardQToCPUOptions &options) {
-  addBufferPasses(manager, options);
+  addBufferPasses(manager, RankTarget::Cpu, options);
   bufferization::buildBufferDeallocationPipeline(
       manager, bufferization::BufferDeallocationPipelineOptions());
   // Clones of what is handed through: arguments and constants that are results.
@@ -96,7 +115,7 @@ void mlir::shardq::buildShardQToCPUPipeline(OpPassManager &manager,
 
 void mlir::shardq::buildShardQToNVVMPipeline(
     OpPassManager &manager, const ShardQToNVVMOptions &options) {
-  addBufferPasses(manager, options);
+  addBufferPasses(manager, RankTarget::Cuda, options);
   // A kernel belongs to the function that launches it.
   manager.addPass(createInlinerPass());
   manager.addPass(createSymbolDCEPass());
@@ -107,6 +126,7 @@ void mlir::shardq::buildShardQToNVVMPipeline(
   ConvertShardQToGPUOptions gpu;
   gpu.scratchBytes = options.scratchBytes;
   gpu.sharedBytes = getSharedBytes(options.arch);
+  gpu.startEarly = canStartEarly(options.arch);
   manager.addPass(createConvertShardQToGPU(gpu));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

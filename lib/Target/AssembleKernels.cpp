@@ -26,6 +26,7 @@ struct Kernel {
   StringRef name;
   int32_t threads;
   int32_t dynamicShared; // bytes
+  bool startsEarly;      // it waits for the kernel in front of it itself
 };
 
 /// The machine code of a module, or its PTX.
@@ -119,16 +120,21 @@ static LLVM::GlobalOp writeImage(ModuleOp module, const Code &code,
                constants.constant(i32, kernel.dynamicShared)});
         return value;
       });
+  std::string early;
+  for (const Kernel &kernel : kernels)
+    early.push_back(kernel.startsEarly);
+  LLVM::GlobalOp earlyBytes =
+      constants.writeBytes("shardq_image_early", early, 1);
   auto imageType = LLVM::LLVMStructType::getLiteral(
-      context, {i64, pointer, i64, i32, i32, pointer});
+      context, {i64, pointer, i64, i32, i32, pointer, pointer});
   return constants.writeValue("shardq_image", imageType, [&](Value value) {
     // sizeof(shardq_gpu_image) on every 64-bit host.
     return constants.setFields(
         value, {},
-        {constants.constant(i64, 40), constants.address(bytes),
+        {constants.constant(i64, 48), constants.address(bytes),
          constants.constant(i64, code.bytes.size()),
          constants.constant(i32, arch), constants.constant(i32, kernels.size()),
-         constants.address(table)});
+         constants.address(table), constants.address(earlyBytes)});
   });
 }
 
@@ -180,8 +186,8 @@ FailureOr<gpu::BinaryOp> ShardQAssembleKernelsPass::findBinary() {
   return binary;
 }
 
-/// Whether PTX has an entry of that name.
-static bool hasEntry(StringRef ptx, StringRef name) {
+/// The text of an entry of that name; empty if PTX has none.
+static StringRef findEntry(StringRef ptx, StringRef name) {
   auto isNameChar = [](char c) {
     return llvm::isAlnum(c) || c == '_' || c == '$' || c == '%';
   };
@@ -190,9 +196,9 @@ static bool hasEntry(StringRef ptx, StringRef name) {
        at = ptx.find(text, at + 1)) {
     size_t end = at + text.size();
     if (end == ptx.size() || !isNameChar(ptx[end]))
-      return true;
+      return ptx.slice(at, ptx.find(".entry ", end));
   }
-  return false;
+  return "";
 }
 
 FailureOr<SmallVector<Kernel>>
@@ -229,9 +235,11 @@ ShardQAssembleKernelsPass::getKernels(gpu::BinaryOp binary, StringRef ptx) {
              << name << " with " << bytes << " bytes of dynamic shared memory";
     if (!names.insert(name.getValue()).second)
       return fail(binary, "has kernel ") << name << " twice";
-    if (!hasEntry(ptx, name.getValue()))
+    StringRef text = findEntry(ptx, name.getValue());
+    if (text.empty())
       return fail(binary, "has no kernel ") << name << " in its PTX";
-    kernels.push_back({name.getValue(), int32_t(numThreads), int32_t(bytes)});
+    kernels.push_back({name.getValue(), int32_t(numThreads), int32_t(bytes),
+                       text.contains("griddepcontrol.wait")});
   }
   return kernels;
 }

@@ -69,6 +69,44 @@ struct ReaderModel : ReadingModel<ReaderModel<OpTy>, OpTy> {
   }
 };
 
+/// Writes its cache, which becomes the result.
+struct WriteRowsModel
+    : BufferizableOpInterface::ExternalModel<WriteRowsModel, WriteRowsOp> {
+  static bool isCache(OpOperand &operand) {
+    return &operand == &cast<WriteRowsOp>(operand.getOwner()).getCacheMutable();
+  }
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true; // rows of the cache that are not written stay
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &operand,
+                               const AnalysisState &) const {
+    return isCache(operand);
+  }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand,
+                                      const AnalysisState &) const {
+    if (!isCache(operand) || op->getNumResults() == 0)
+      return {};
+    return {{op->getResult(0), BufferRelation::Equivalent}};
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    if (cast<WriteRowsOp>(op).isOnBuffers())
+      return success();
+    FailureOr<SmallVector<Value>> buffers =
+        getBuffers(rewriter, op, options, state);
+    if (failed(buffers))
+      return failure();
+    OperationState onBuffers(op->getLoc(), op->getName());
+    onBuffers.addOperands(*buffers);
+    onBuffers.addAttributes(llvm::to_vector(op->getDiscardableAttrs()));
+    rewriter.create(onBuffers);
+    replaceOpWithBufferizedValues(rewriter, op, buffers->back());
+    return success();
+  }
+};
+
 /// Ops with results on tensors and `outs` on buffers.
 template <typename OpTy>
 struct TwoFormModel : ReadingModel<TwoFormModel<OpTy>, OpTy> {
@@ -158,12 +196,19 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);
     GatherQueryOp::attachInterface<TwoFormModel<GatherQueryOp>>(*context);
     CombineLseOp::attachInterface<TwoFormModel<CombineLseOp>>(*context);
+    WeighPartialOp::attachInterface<TwoFormModel<WeighPartialOp>>(*context);
+    ReduceHeadsOp::attachInterface<TwoFormModel<ReduceHeadsOp>>(*context);
     GatherRowsOp::attachInterface<TwoFormModel<GatherRowsOp>>(*context);
     GatherBlocksOp::attachInterface<TwoFormModel<GatherBlocksOp>>(*context);
     GatherKvFinishOp::attachInterface<TwoFormModel<GatherKvFinishOp>>(*context);
     GatheredSlotsOp::attachInterface<TwoFormModel<GatheredSlotsOp>>(*context);
     GatheredTableOp::attachInterface<TwoFormModel<GatheredTableOp>>(*context);
     GatherKvStartOp::attachInterface<ReaderModel<GatherKvStartOp>>(*context);
+    ChunkSplitOp::attachInterface<TwoFormModel<ChunkSplitOp>>(*context);
+    ChunkLengthsOp::attachInterface<TwoFormModel<ChunkLengthsOp>>(*context);
+    ChunkSlotsOp::attachInterface<TwoFormModel<ChunkSlotsOp>>(*context);
+    CountChunkRowsOp::attachInterface<ReaderModel<CountChunkRowsOp>>(*context);
+    WriteRowsOp::attachInterface<WriteRowsModel>(*context);
     GatherGateOp::attachInterface<ReaderModel<GatherGateOp>>(*context);
     CountDecodeRowsOp::attachInterface<ReaderModel<CountDecodeRowsOp>>(
         *context);

@@ -6,36 +6,93 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
+RankedTensorType mlir::shardq::withDynamicRows(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape.front() = ShapedType::kDynamic;
+  return RankedTensorType::get(shape, tensor.getElementType(),
+                               tensor.getEncoding());
+}
+
+Value mlir::shardq::castTo(OpBuilder &builder, Location loc, Value value,
+                           Type type) {
+  if (value.getType() == type)
+    return value;
+  return tensor::CastOp::create(builder, loc, type, value);
+}
+
+Value mlir::shardq::sliceRows(OpBuilder &builder, Location loc, Value value,
+                              OpFoldResult begin, Value size) {
+  SmallVector<OpFoldResult> sizes{size};
+  for (int64_t dim = 1,
+               rank = cast<RankedTensorType>(value.getType()).getRank();
+       dim < rank; ++dim)
+    sizes.push_back(tensor::getMixedSize(builder, loc, value, dim));
+  SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
+  offsets.front() = begin;
+  return tensor::ExtractSliceOp::create(builder, loc,
+                                        withDynamicRows(value.getType()), value,
+                                        offsets, sizes, ones);
+}
+
+Operation *mlir::shardq::cloneOnRows(OpBuilder &builder, Operation *op,
+                                     Value rows,
+                                     llvm::function_ref<Value(Value)> getRows) {
+  auto rowWise = cast<RowWiseOpInterface>(op);
+  // By operand and not by value: one value may be rows here and a table there.
+  SmallVector<Value> operands;
+  for (OpOperand &operand : op->getOpOperands())
+    operands.push_back(rowWise.isRowOperand(operand) ? getRows(operand.get())
+                                                     : operand.get());
+  Operation *clone = builder.clone(*op);
+  clone->setOperands(operands);
+  for (auto [result, local] :
+       llvm::zip_equal(op->getResults(), clone->getResults())) {
+    local.setType(withDynamicRows(result.getType()));
+    for (Operation *user : result.getUsers())
+      if (auto tap = dyn_cast<TapOp>(user))
+        TapOp::create(builder, tap.getLoc(), tap.getName(), local, rows);
+  }
+  return clone;
+}
+
 bool mlir::shardq::isIndexOp(Operation *op) {
   return isa_and_present<IndexerOp, TopKOp, ConvertIndicesOp, GatheredSlotsOp>(
       op);
 }
 
-static void walkProducers(Value value, llvm::SetVector<Operation *> &found) {
+static void walkProducers(Value value, TakenRows taken,
+                          llvm::SetVector<Operation *> &found) {
   Operation *producer = value.getDefiningOp();
   if (auto cast = dyn_cast_if_present<tensor::CastOp>(producer))
-    return walkProducers(cast.getSource(), found);
+    return walkProducers(cast.getSource(), taken, found);
+  auto take = dyn_cast_if_present<TakeRowsOp>(producer);
+  if (take && taken == TakenRows::Follow)
+    return walkProducers(take.getSource(), taken, found);
   bool known = isIndexOp(producer) || isa_and_present<ExpandRowsOp>(producer);
   if (!known || !found.insert(producer) || !isIndexOp(producer))
     return;
   auto rowWise = cast<RowWiseOpInterface>(producer);
   for (OpOperand &operand : producer->getOpOperands())
     if (rowWise.isRowOperand(operand))
-      walkProducers(operand.get(), found);
+      walkProducers(operand.get(), taken, found);
 }
 
-llvm::SetVector<Operation *> mlir::shardq::getIndexProducers(SparseMlaOp op) {
+llvm::SetVector<Operation *> mlir::shardq::getIndexProducers(SparseMlaOp op,
+                                                             TakenRows taken) {
   llvm::SetVector<Operation *> found;
   for (Value value : {op.getSlots(), op.getReq(), op.getTopkLength()})
     if (value)
-      walkProducers(value, found);
+      walkProducers(value, taken, found);
   return found;
 }
 
 ExpandRowsOp mlir::shardq::findExpandRows(SparseMlaOp op,
-                                          llvm::StringRef &reason) {
+                                          llvm::StringRef &reason,
+                                          TakenRows taken) {
   ExpandRowsOp expand;
-  for (Operation *producer : getIndexProducers(op)) {
+  for (Operation *producer : getIndexProducers(op, taken)) {
     auto found = dyn_cast<ExpandRowsOp>(producer);
     if (!found)
       continue;

@@ -29,11 +29,35 @@ static Attribute getGroup(CollectiveOpInterface op) {
 }
 
 /// Where peers write the destination itself: what is an inbox, and becomes part
-/// of the workspace. Null for a merge, which has an inbox of its own.
+/// of the workspace. Null for a merge or a sum, which have an inbox of their
+/// own.
 static Value getInboxOperand(CollectiveOpInterface op) {
-  if (isa<CombineLseOp>(op))
+  if (isa<CombineLseOp, ReduceHeadsOp>(op))
     return {};
   return cast<TwoFormOpInterface>(*op).getOuts().front();
+}
+
+static ValueRange getSources(CollectiveOpInterface op) {
+  if (auto exchange = dyn_cast<ExchangeOp>(*op))
+    return exchange.getSources();
+  // What others have for operands are sources and destinations.
+  return cast<TwoFormOpInterface>(*op).getIns();
+}
+
+/// Forms of a merge that are made of other ops.
+static LogicalResult verifyIsPlain(CollectiveOpInterface op) {
+  auto merge = dyn_cast<CombineLseOp>(*op);
+  if (!merge)
+    return success();
+  TransportAttr transport = merge.getTransportAttr();
+  bool isPlain = !transport || transport.getValue() == Transport::Direct ||
+                 transport.getValue() == Transport::Nccl;
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
+  if (isPlain && (!merge.keepsAllHeads() || over.axis.getSize() == 1))
+    return success();
+  return merge.emitOpError(isPlain ? "keeps all heads on each rank"
+                                   : "has a transport that is made of ops")
+         << ": run shardq-select-transport before bufferization";
 }
 
 namespace {
@@ -130,7 +154,7 @@ LogicalResult Planner::collect() {
       return WalkResult::interrupt();
     }
     exchanges.push_back(op);
-    return WalkResult::advance();
+    return WalkResult(verifyIsPlain(op));
   });
   if (result.wasInterrupted())
     return failure();
@@ -281,6 +305,10 @@ PlanOp Planner::createPlan() {
         builder.getStringAttr(Twine(stringifyDirection(op.getDirection())) +
                               " exchange " + Twine(number) + " of @" + where));
     stream << names.back() << ";";
+    // Ranks of which some push and others send would wait for each other.
+    if (TransportAttr transport = op.getTransportAttr();
+        transport && transport.getValue() != Transport::Direct)
+      stream << stringifyTransport(transport.getValue()) << ";";
   }
   stream << slots;
   auto mesh = exchanges.front().getMeshAttr();
@@ -374,7 +402,8 @@ void Planner::lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan) {
   PushOp::create(builder, loc, direction, start.getSources(), Value(), Value(),
                  Value(), start.getBlocks(), inbox, mesh, axis, index, id,
                  builder.getI64IntegerAttr(channel->second.capacity),
-                 start.getBlockSizeAttr(), start.getBlockStrideRowsAttr());
+                 start.getBlockSizeAttr(), start.getBlockStrideRowsAttr(),
+                 start.getTransportAttr());
   SignalOp::create(builder, loc, direction, Value(), rows, mesh, axis, index,
                    id);
   builder.setInsertionPoint(op);
@@ -391,19 +420,10 @@ void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
     return lowerGather(finish, number, plan);
   Location loc = op->getLoc();
   auto exchange = dyn_cast<ExchangeOp>(*op);
-  auto merge = dyn_cast<CombineLseOp>(*op);
   memref::AllocOp alloc;
   if (Value out = getInboxOperand(op))
     alloc = out.getDefiningOp<memref::AllocOp>();
-  SmallVector<Value> sources;
-  if (exchange)
-    sources = exchange.getSources();
-  else if (merge)
-    sources = {merge.getPartial(), merge.getPartialLse()};
-  else if (auto gather = dyn_cast<GatherRowsOp>(*op))
-    sources = {gather.getSource()};
-  else
-    sources = cast<GatherQueryOp>(*op).getSources();
+  ValueRange sources = getSources(op);
   auto *channel = channels.find(getKey(op));
   auto index = builder.getI32IntegerAttr(channel - channels.begin());
   auto id = builder.getI32IntegerAttr(number);
@@ -431,12 +451,15 @@ void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
   PushOp::create(builder, loc, direction, sources, ids, offsets, decodes,
                  Value(), inbox, op.getMeshAttr(), op.getAxisAttr(), index, id,
                  builder.getI64IntegerAttr(channel->second.capacity),
-                 IntegerAttr(), IntegerAttr());
+                 IntegerAttr(), IntegerAttr(), op.getTransportAttr());
   SignalOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
                    op.getAxisAttr(), index, id);
   WaitOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
                  op.getAxisAttr(), index, id);
-  if (merge)
+  if (auto reduce = dyn_cast<ReduceHeadsOp>(*op))
+    SumPartialsOp::create(builder, loc, inbox, reduce.getOuts()[0],
+                          reduce.getMeshAttr(), reduce.getAxisAttr());
+  else if (auto merge = dyn_cast<CombineLseOp>(*op))
     MergeLseOp::create(
         builder, loc, inbox, merge.getOuts()[0],
         merge.getOuts().size() == 2 ? merge.getOuts()[1] : Value(),

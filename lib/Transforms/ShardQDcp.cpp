@@ -48,6 +48,14 @@ struct Blocks {
   GatherGateOp gate;
 };
 
+/// Starts and lengths of the whole step, also where the rows are those of its
+/// chunks: what is gathered, and when, is the same on all ranks.
+std::pair<Value, Value> getStepLengths(ExpandRowsOp expand) {
+  if (auto chunks = expand.getSeqLens().getDefiningOp<ChunkLengthsOp>())
+    return {chunks.getQueryStart(), chunks.getSeqLens()};
+  return {expand.getQueryStart(), expand.getSeqLens()};
+}
+
 Value lookThroughCasts(Value value) {
   while (auto cast = value.getDefiningOp<tensor::CastOp>())
     value = cast.getSource();
@@ -112,8 +120,8 @@ private:
   /// By conversion: compacted, in place.
   llvm::DenseMap<Operation *, std::array<FilterIndicesOp, 2>> filters;
   llvm::DenseMap<Operation *, GatheredSlotsOp> slotsOf;
-  /// By step, and by table with what else they depend on.
-  llvm::DenseMap<std::pair<Operation *, std::pair<Value, Attribute>>, Blocks>
+  /// By the step's lengths, and by table with what else they depend on.
+  llvm::DenseMap<std::pair<Value, std::pair<Value, Attribute>>, Blocks>
       blocksOf;
   /// Conversions, and index ops behind the one that they feed.
   llvm::SetVector<Operation *> replaced;
@@ -228,7 +236,8 @@ LogicalResult Rewriter::chooseForm(Candidate &candidate) {
   if (candidate.form == DcpStep::Decode)
     return success();
   StringRef reason;
-  candidate.expand = findExpandRows(op, reason);
+  // Of chunks too: keys are gathered for the whole step.
+  candidate.expand = findExpandRows(op, reason, TakenRows::Follow);
   if (candidate.expand)
     return success();
   if (candidate.form == DcpStep::Gather)
@@ -300,7 +309,8 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   Attribute facts =
       builder.getArrayAttr({sharding.getMesh(), candidate.axis, interleave,
                             convert.getBlockSizeAttr()});
-  Blocks &blocks = blocksOf[{expand, {table, facts}}];
+  Value lengths = getStepLengths(expand).second;
+  Blocks &blocks = blocksOf[{lengths, {table, facts}}];
   if (blocks.op)
     return blocks;
   OpBuilder::InsertionGuard guard(builder);
@@ -317,7 +327,7 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
                           RankedTensorType::get(type.getShape(), i32),
                           RankedTensorType::get({1}, i32)};
   blocks.op = GatherBlocksOp::create(
-      builder, expand.getLoc(), types, table, expand.getSeqLens(), ValueRange{},
+      builder, expand.getLoc(), types, table, lengths, ValueRange{},
       sharding.getMesh(), candidate.axis, interleave,
       convert.getBlockSizeAttr(), builder.getI32IntegerAttr(nullBlock));
   return blocks;
@@ -331,13 +341,14 @@ GatherGateOp Rewriter::getGate(const Candidate &candidate) {
   builder.setInsertionPointAfter(blocks.op);
   ExpandRowsOp expand = candidate.expand;
   Location loc = expand.getLoc();
-  Value decodes = CountDecodeRowsOp::create(
-      builder, loc, builder.getIndexType(), expand.getQueryStart(),
-      expand.getSpeculativeTokensAttr());
+  Value start = getStepLengths(expand).first;
+  Value decodes =
+      CountDecodeRowsOp::create(builder, loc, builder.getIndexType(), start,
+                                expand.getSpeculativeTokensAttr());
   blocks.gate = GatherGateOp::create(
-      builder, loc, builder.getI1Type(), expand.getQueryStart(),
-      blocks.op.getResult(2), decodes, blocks.op.getMeshAttr(), candidate.axis,
-      blocks.op.getBlockSizeAttr(), IntegerAttr());
+      builder, loc, builder.getI1Type(), start, blocks.op.getResult(2), decodes,
+      blocks.op.getMeshAttr(), candidate.axis, blocks.op.getBlockSizeAttr(),
+      IntegerAttr());
   return blocks.gate;
 }
 
@@ -370,7 +381,7 @@ GatherKvStartOp Rewriter::createStart(const Candidate &candidate) {
       builder, op.getLoc(), KvGatherType::get(builder.getContext()),
       ValueRange{op.getKv()}, blocks.getResult(0), blocks.getResult(2),
       blocks.getMeshAttr(), candidate.axis, convert.getBlockSizeAttr(),
-      convert.getBlockStrideRowsAttr());
+      convert.getBlockStrideRowsAttr(), TransportAttr());
 }
 
 /// The form for decode steps. Returns what replaces the op's results; null for
@@ -387,7 +398,7 @@ SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
       builder, loc,
       TypeRange{RankedTensorType::get(
           {q.getDimSize(0), heads, op.getQueryDim()}, q.getElementType())},
-      op.getQ(), ValueRange{}, mesh, candidate.axis);
+      op.getQ(), ValueRange{}, mesh, candidate.axis, TransportAttr());
   SmallVector<Type> types{
       RankedTensorType::get({out.getDimSize(0), heads, op.getValueDim()},
                             out.getElementType()),
@@ -404,7 +415,7 @@ SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
     merged.push_back(op->getResult(1).getType());
   auto combine = CombineLseOp::create(
       builder, loc, merged, attend->getResult(0), attend->getResult(1),
-      ValueRange{}, mesh, candidate.axis, op.getLseAttr());
+      ValueRange{}, mesh, candidate.axis, op.getLseAttr(), TransportAttr());
   SmallVector<Value> values(combine.getResults());
   values.resize(op->getNumResults());
   return values;
@@ -423,18 +434,13 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
       TypeRange{RankedTensorType::get({ShapedType::kDynamic, kv.getDimSize(1)},
                                       kv.getElementType())},
       start.getHandle(), ValueRange{});
-  auto castTo = [&](Value value, Value replaced) -> Value {
-    if (value.getType() == replaced.getType())
-      return value;
-    return tensor::CastOp::create(builder, loc, replaced.getType(), value);
-  };
   Value length = op.getTopkLength();
   if (candidate.takesCount)
-    length = castTo(slots->getResult(1), length);
+    length = castTo(builder, loc, slots->getResult(1), length.getType());
   auto attend = SparseMlaOp::create(
       builder, loc, op->getResultTypes(), op.getQ(), finish->getResult(0),
-      castTo(slots->getResult(0), op.getSlots()), op.getReq(), length,
-      op.getSink(), ValueRange{}, op.getScaleAttr(),
+      castTo(builder, loc, slots->getResult(0), op.getSlots().getType()),
+      op.getReq(), length, op.getSink(), ValueRange{}, op.getScaleAttr(),
       ShardingAttr::get(builder.getContext(), sharding.getMesh(),
                         sharding.getHeads(), sharding.getOrder(),
                         sharding.getTokens()),

@@ -70,37 +70,6 @@ bool isVersioned(Operation *op) {
   return false;
 }
 
-/// `type` with a dynamic number of rows.
-RankedTensorType withDynamicRows(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  SmallVector<int64_t> shape(tensor.getShape());
-  shape.front() = ShapedType::kDynamic;
-  return RankedTensorType::get(shape, tensor.getElementType(),
-                               tensor.getEncoding());
-}
-
-Value castTo(OpBuilder &builder, Location loc, Value value, Type type) {
-  if (value.getType() == type)
-    return value;
-  return tensor::CastOp::create(builder, loc, type, value);
-}
-
-/// Rows `[begin, begin + size)` of a tensor.
-Value sliceRows(OpBuilder &builder, Location loc, Value value,
-                OpFoldResult begin, Value size) {
-  SmallVector<OpFoldResult> sizes{size};
-  for (int64_t dim = 1,
-               rank = cast<RankedTensorType>(value.getType()).getRank();
-       dim < rank; ++dim)
-    sizes.push_back(tensor::getMixedSize(builder, loc, value, dim));
-  SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
-  SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
-  offsets.front() = begin;
-  return tensor::ExtractSliceOp::create(builder, loc,
-                                        withDynamicRows(value.getType()), value,
-                                        offsets, sizes, ones);
-}
-
 bool haveOneGate(const Candidate &a, const Candidate &b) {
   return a.expand == b.expand && a.mesh == b.mesh && a.topk == b.topk;
 }
@@ -450,24 +419,11 @@ Value FunctionRewriter::getLocal(Value value, const Candidate &candidate,
 void FunctionRewriter::cloneOnMyRows(Operation *indexOp,
                                      const Candidate &candidate,
                                      IRMapping &inBranch) {
-  auto rowWise = cast<RowWiseOpInterface>(indexOp);
-  // By operand and not by value: one value may be rows here and a table there.
-  SmallVector<Value> operands;
-  for (OpOperand &operand : indexOp->getOpOperands())
-    operands.push_back(rowWise.isRowOperand(operand)
-                           ? getLocal(operand.get(), candidate, inBranch)
-                           : operand.get());
-  Operation *clone = builder.clone(*indexOp);
-  clone->setOperands(operands);
-  for (auto [result, local] :
-       llvm::zip_equal(indexOp->getResults(), clone->getResults())) {
-    local.setType(withDynamicRows(result.getType()));
-    inBranch.map(result, local);
-    for (Operation *user : result.getUsers())
-      if (auto tap = dyn_cast<TapOp>(user))
-        TapOp::create(builder, tap.getLoc(), tap.getName(), local,
-                      getStep(candidate).mine);
-  }
+  Operation *clone =
+      cloneOnRows(builder, indexOp, getStep(candidate).mine, [&](Value value) {
+        return getLocal(value, candidate, inBranch);
+      });
+  inBranch.map(indexOp->getResults(), clone->getResults());
 }
 
 /// Clones an index op and the taps of its results unchanged.
@@ -592,14 +548,14 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   ShapedType out = op.getOutType(0);
   Type element = out.getElementType();
   int64_t dynamic = ShapedType::kDynamic;
-  Value q =
-      ExchangeOp::create(builder, loc,
-                         TypeRange{RankedTensorType::get(
-                             {dynamic, heads, op.getQueryDim()}, element)},
-                         direction(Direction::HeadsToTokens), op.getQ(),
-                         step.ids, step.offsets, step.decodes, Value(),
-                         ValueRange{}, candidate.mesh, axisAttr)
-          .getResult(0);
+  Value q = ExchangeOp::create(
+                builder, loc,
+                TypeRange{RankedTensorType::get(
+                    {dynamic, heads, op.getQueryDim()}, element)},
+                direction(Direction::HeadsToTokens), op.getQ(), step.ids,
+                step.offsets, step.decodes, Value(), ValueRange{},
+                candidate.mesh, axisAttr, TransportAttr())
+                .getResult(0);
   prefill.q.push_back(q);
   Value kv = op.getKv();
   if (gather)
@@ -630,7 +586,7 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
             direction(Direction::TokensToHeads),
             ValueRange{ofPrefill->getResult(number)}, step.ids, step.offsets,
             step.decodes, ofDecode->getResult(number), ValueRange{},
-            candidate.mesh, axisAttr)
+            candidate.mesh, axisAttr, TransportAttr())
             .getResult(0));
   return values;
 }

@@ -193,9 +193,21 @@ void shardq_context::launch(const shardq_gpu_image *image, int32_t kernel,
   // Kernels loop over as many rows as there are, so fewer blocks are right.
   unsigned grid =
       static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 0x7fffffff));
-  Result result = comm.gpu->driver.launch(
-      entry.function, grid, 1, 1, entry.threads, 1, 1, entry.dynamicShared,
-      stream, const_cast<void **>(params), nullptr);
+  const Driver &driver = comm.gpu->driver;
+  void **arguments = const_cast<void **>(params);
+  Result result;
+  if (entry.startsEarly) {
+    LaunchAttribute early = {kLaunchEarly, 0, {}};
+    early.value.number = 1;
+    LaunchConfig config = {
+        grid,   1,      1, entry.threads, 1, 1, entry.dynamicShared,
+        stream, &early, 1};
+    result =
+        driver.launchConfigured(&config, entry.function, arguments, nullptr);
+  } else {
+    result = driver.launch(entry.function, grid, 1, 1, entry.threads, 1, 1,
+                           entry.dynamicShared, stream, arguments, nullptr);
+  }
   if (result != kSuccess)
     driverFailed(DriverCall::Launch, result,
                  format("kernel %s", image->kernels[kernel].name));

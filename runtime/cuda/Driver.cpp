@@ -56,6 +56,12 @@ Outcome Driver::get(const Driver *&driver) {
   return {};
 }
 
+bool Driver::startsEarly() const {
+  int version = 0;
+  return launchConfigured && getVersion && getVersion(&version) == kSuccess &&
+         version >= 12030;
+}
+
 Outcome Driver::failed(const char *call, Result result) const {
   const char *text = nullptr;
   if (!getErrorText || getErrorText(result, &text) != kSuccess || !text)

@@ -98,6 +98,30 @@ struct Uuid {
   unsigned char bytes[16];
 };
 
+/// CUlaunchAttribute.
+struct LaunchAttribute {
+  int id;
+  int padding;
+  union {
+    char bytes[64];
+    int number;
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+/// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
+inline constexpr int kLaunchEarly = 6;
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ;
+  unsigned blockX, blockY, blockZ;
+  unsigned dynamicShared;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned numAttributes;
+};
+static_assert(sizeof(LaunchConfig) == 56);
+
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kHostPortable = 1;
 inline constexpr unsigned kHostMapped = 2;
@@ -185,7 +209,11 @@ inline constexpr int kJitErrorLogBytes = 6;
 
 /// Functions that older drivers lack; null there.
 #define SHARDQ_CUDA_OPTIONAL_FUNCTIONS(X)                                      \
-  X(loadFunction, "cuFuncLoad", (Function function))
+  X(loadFunction, "cuFuncLoad", (Function function))                           \
+  X(getVersion, "cuDriverGetVersion", (int *version))                          \
+  X(launchConfigured, "cuLaunchKernelEx",                                      \
+    (const LaunchConfig *config, Function function, void **params,             \
+     void **extra))
 // clang-format on
 
 struct Driver {
@@ -201,6 +229,10 @@ struct Driver {
   /// SHARDQ_SYSTEM where there is none. The environment's SHARDQ_CUDA_DRIVER
   /// names another library.
   static Outcome get(const Driver *&driver);
+
+  /// Whether a kernel may be started before the one in front of it has ended,
+  /// in a graph too: drivers of CUDA 12.3 and later.
+  bool startsEarly() const;
 
   /// SHARDQ_SYSTEM, naming the call and what the driver says about it.
   Outcome failed(const char *call, Result result) const;

@@ -2,6 +2,7 @@
 
 #include "Images.h"
 
+#include <cstddef>
 #include <cstring>
 
 using namespace shardq;
@@ -10,7 +11,8 @@ using namespace shardq::cuda;
 static Outcome check(const shardq_gpu_image *image) {
   if (!image)
     return failure(SHARDQ_INVALID, "image is NULL");
-  if (image->struct_size < sizeof(*image))
+  // Images of an older compiler end before the last field.
+  if (image->struct_size < offsetof(shardq_gpu_image, starts_early))
     return failure(SHARDQ_INVALID, "image: struct_size is %zu, expected %zu",
                    image->struct_size, sizeof(*image));
   if (!image->code || image->code_bytes < 4)
@@ -68,6 +70,12 @@ static Outcome loadModule(const Driver &driver, const shardq_gpu_image &image,
   return outcome;
 }
 
+/// Whether the image says so of a kernel.
+static bool startsEarly(const shardq_gpu_image &image, int32_t kernel) {
+  return image.struct_size >= sizeof(image) && image.starts_early &&
+         image.starts_early[kernel] != 0;
+}
+
 const LoadedImage *Images::find(const shardq_gpu_image *image) {
   std::lock_guard<std::mutex> lock(mutex);
   for (const std::unique_ptr<LoadedImage> &loaded : images)
@@ -77,6 +85,7 @@ const LoadedImage *Images::find(const shardq_gpu_image *image) {
 }
 
 Outcome Images::loadKernels(LoadedImage &loaded) {
+  bool canStartEarly = driver.startsEarly();
   for (int32_t i = 0; i != loaded.image->num_kernels; ++i) {
     const shardq_gpu_kernel &kernel = loaded.image->kernels[i];
     Function function = nullptr;
@@ -103,7 +112,8 @@ Outcome Images::loadKernels(LoadedImage &loaded) {
                      kernel.name, kernel.dynamic_shared, outcome.text.c_str());
     }
     loaded.kernels.push_back({function, static_cast<unsigned>(kernel.threads),
-                              static_cast<unsigned>(kernel.dynamic_shared)});
+                              static_cast<unsigned>(kernel.dynamic_shared),
+                              canStartEarly && startsEarly(*loaded.image, i)});
   }
   return {};
 }

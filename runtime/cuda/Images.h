@@ -17,6 +17,7 @@ struct LoadedImage {
     Function function;
     unsigned threads;
     unsigned dynamicShared;
+    bool startsEarly;
   };
 
   const shardq_gpu_image *image; // what names it

@@ -2,6 +2,8 @@
 
 #include "shardq/chunks.h"
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 namespace {
 
@@ -12,12 +14,30 @@ struct Request {
   int64_t begin;  // in the step
   int64_t local;  // first local row
   int64_t padded; // first padded row
+  int64_t head;   // first local row of a head or decode, heads alone
+  int64_t tail;   // first local row of a tail, tails alone
   int64_t chunk;  // rows of a chunk; 0 for a decode
   int64_t localRows(int64_t ranks) const {
     return isDecode ? tokens : paddedTokens(ranks) / ranks;
   }
   int64_t paddedTokens(int64_t ranks) const { return 2 * ranks * chunk; }
+  int64_t headRows() const { return isDecode ? tokens : chunk; }
 };
+
+/// Where parts stand in the local buffer.
+struct Order {
+  bool byPart;
+  int64_t heads; // rows of all heads
+  int64_t getRow(const Request &request, int64_t index) const {
+    if (!byPart)
+      return request.local + index;
+    if (index < request.headRows())
+      return request.head + index;
+    return heads + request.tail + index - request.chunk;
+  }
+};
+
+constexpr int64_t kNoLimit = std::numeric_limits<int32_t>::max();
 
 } // namespace
 
@@ -30,25 +50,48 @@ static int64_t getChunk(int64_t tokens, int64_t ranks) {
 }
 
 /// Calls `visit(request)` for each request in order; returns the local rows.
+/// No request begins before the end of another, so that there are never more
+/// tokens than `limit`.
 template <typename Visit>
 static int64_t overRequests(const int32_t *queryStart, int64_t requests,
-                            int64_t decodes, int64_t ranks, Visit visit) {
-  int64_t local = 0;
+                            int64_t decodes, int64_t ranks, Visit visit,
+                            int64_t limit = kNoLimit) {
+  Request request{};
   if (!isValid(ranks))
     return 0;
+  int64_t end = 0;
   for (int64_t i = 0; i < requests; ++i) {
-    Request request;
-    request.begin = queryStart[i];
-    request.tokens =
-        std::max<int64_t>(int64_t(queryStart[i + 1]) - queryStart[i], 0);
-    request.isDecode = queryStart[i + 1] <= decodes;
+    request.begin =
+        std::clamp<int64_t>(queryStart[i], end, std::max(end, limit));
+    end = std::clamp<int64_t>(queryStart[i + 1], request.begin,
+                              std::max(request.begin, limit));
+    request.tokens = end - request.begin;
+    request.isDecode = end <= decodes;
     request.chunk = request.isDecode ? 0 : getChunk(request.tokens, ranks);
-    request.local = local;
-    request.padded = local * ranks;
+    request.padded = request.local * ranks;
     visit(request);
-    local += request.localRows(ranks);
+    request.local += request.localRows(ranks);
+    request.head += request.headRows();
+    request.tail += request.chunk;
   }
-  return local;
+  return request.local;
+}
+
+/// Rows of all heads, which tails stand behind by part.
+static int64_t countHeads(const int32_t *queryStart, int64_t requests,
+                          int64_t decodes, int64_t ranks, int64_t limit) {
+  int64_t heads = 0;
+  overRequests(
+      queryStart, requests, decodes, ranks,
+      [&](const Request &r) { heads += r.headRows(); }, limit);
+  return heads;
+}
+
+/// The gathered row of local row `row` of a rank; -1 where no rank has so many.
+static int32_t getGathered(int64_t rank, int64_t row, int64_t local) {
+  int64_t gathered = rank * local + row;
+  return row < local && gathered <= kNoLimit ? static_cast<int32_t>(gathered)
+                                             : -1;
 }
 
 /// The token within the request that row `index` of `rank` is.
@@ -144,4 +187,123 @@ void shardq_chunk_decode_slots(const int32_t *queryStart, int64_t requests,
       slots[r.padded + i] = slots[r.padded + i * ranks];
     std::fill_n(slots + r.padded + r.tokens, r.tokens * (ranks - 1), -1);
   });
+}
+
+//===----------------------------------------------------------------------===//
+// What programs call
+//===----------------------------------------------------------------------===//
+
+int64_t shardq_chunk_part_rows(const int32_t *queryStart, int64_t requests,
+                               int64_t decodes, int64_t rows, int64_t ranks,
+                               int32_t part) {
+  int64_t heads = countHeads(queryStart, requests, decodes, ranks, rows);
+  if (part == SHARDQ_CHUNK_HEAD)
+    return heads;
+  int64_t all = overRequests(
+      queryStart, requests, decodes, ranks, [](const Request &) {}, rows);
+  return part == SHARDQ_CHUNK_TAIL ? all - heads : all;
+}
+
+/// The rank that has the token of a prefill request, and its row within the
+/// request's rows there.
+static std::pair<int64_t, int64_t> findToken(const Request &request,
+                                             int64_t ranks, int64_t token) {
+  int64_t chunk = token / request.chunk, inside = token % request.chunk;
+  if (chunk < ranks)
+    return {chunk, inside};
+  return {2 * ranks - 1 - chunk, request.chunk + inside};
+}
+
+void shardq_chunk_split(const int32_t *queryStart, int64_t requests,
+                        int64_t decodes, int64_t rows, int64_t ranks,
+                        int64_t rank, int32_t byPart, int64_t local,
+                        int32_t *mine, int64_t restoreSize, int32_t *restore) {
+  std::fill_n(mine, local, -1);
+  std::fill_n(restore, restoreSize, -1);
+  Order order{byPart != 0,
+              countHeads(queryStart, requests, decodes, ranks, rows)};
+  auto split = [&](const Request &r) {
+    for (int64_t i = 0, e = r.localRows(ranks); i != e; ++i) {
+      int64_t position = getPosition(r, ranks, rank, i);
+      int64_t row = order.getRow(r, i);
+      if (position < r.tokens && row < local)
+        mine[row] = static_cast<int32_t>(r.begin + position);
+    }
+    for (int64_t j = 0; j != r.tokens && r.begin + j < restoreSize; ++j) {
+      // Of a decode, rank 0's.
+      auto [owner, index] = r.isDecode ? std::pair<int64_t, int64_t>{0, j}
+                                       : findToken(r, ranks, j);
+      restore[r.begin + j] = getGathered(owner, order.getRow(r, index), local);
+    }
+  };
+  overRequests(queryStart, requests, decodes, ranks, split, rows);
+}
+
+void shardq_chunk_lengths(const int32_t *queryStart, int64_t requests,
+                          int64_t decodes, int64_t rows, int64_t ranks,
+                          int64_t rank, int32_t part, const int32_t *seqLens,
+                          int32_t *starts, int32_t *lengths, int64_t local,
+                          int32_t *own) {
+  std::fill_n(own, local, -1);
+  bool isTail = part == SHARDQ_CHUNK_TAIL;
+  int64_t request = 0, end = 0;
+  auto visit = [&](const Request &r) {
+    int64_t begin = isTail ? r.tail : r.head;
+    int64_t count = isTail ? r.chunk : r.headRows();
+    int64_t length = 0, first = 0;
+    if (r.isDecode) {
+      length = isTail ? 0 : seqLens[request];
+    } else if (count != 0) {
+      length = shardq_chunk_key_length(seqLens[request] - r.tokens, r.tokens,
+                                       ranks, rank, isTail);
+      first = getPosition(r, ranks, rank, isTail ? r.chunk : 0);
+    }
+    starts[request] = static_cast<int32_t>(begin);
+    lengths[request++] =
+        static_cast<int32_t>(std::clamp<int64_t>(length, -kNoLimit, kNoLimit));
+    for (int64_t i = 0; i != count && begin + i < local; ++i)
+      if (first + i < r.tokens)
+        own[begin + i] = static_cast<int32_t>(begin + i);
+    end = begin + count;
+  };
+  overRequests(queryStart, requests, decodes, ranks, visit, rows);
+  if (requests >= 0)
+    starts[request] = static_cast<int32_t>(end);
+}
+
+template <typename Slot>
+static void orderChunks(const int32_t *queryStart, int64_t requests,
+                        int64_t decodes, int64_t rows, int64_t ranks,
+                        int32_t byPart, int64_t local, const Slot *slots,
+                        int64_t size, int32_t *order, Slot *padded) {
+  std::fill_n(order, size, -1);
+  std::fill_n(padded, size, Slot(-1));
+  Order parts{byPart != 0,
+              countHeads(queryStart, requests, decodes, ranks, kNoLimit)};
+  overRequests(queryStart, requests, decodes, ranks, [&](const Request &r) {
+    int64_t count = r.localRows(ranks) * ranks;
+    for (int64_t i = 0; i != count && r.padded + i < size; ++i) {
+      auto [owner, index] =
+          r.isDecode ? std::pair<int64_t, int64_t>{i / r.tokens, i % r.tokens}
+                     : findToken(r, ranks, i);
+      order[r.padded + i] = getGathered(owner, parts.getRow(r, index), local);
+      if (i < r.tokens && r.begin + i < rows)
+        padded[r.padded + i] = slots[r.begin + i];
+    }
+  });
+}
+
+void shardq_chunk_order(const int32_t *queryStart, int64_t requests,
+                        int64_t decodes, int64_t rows, int64_t ranks,
+                        int32_t byPart, int64_t local, int32_t slotBytes,
+                        const void *slots, int64_t size, int32_t *order,
+                        void *padded) {
+  if (slotBytes == 4)
+    orderChunks(queryStart, requests, decodes, rows, ranks, byPart, local,
+                static_cast<const int32_t *>(slots), size, order,
+                static_cast<int32_t *>(padded));
+  else
+    orderChunks(queryStart, requests, decodes, rows, ranks, byPart, local,
+                static_cast<const int64_t *>(slots), size, order,
+                static_cast<int64_t *>(padded));
 }

@@ -89,3 +89,28 @@ func.func @f(%t: memref<?x?xi32>, %n: memref<?xi32>, %c: memref<1xi32>, %d: inde
   }
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: memref<?xi32>, %n: index) {
+  // expected-error @+1 {{'shardq.chunk_split' op has no form on the GPU}}
+  shardq.chunk_split %q decodes(%n) rows(%n) over @ranks "tp" outs(%q, %q) : (memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x8xbf16>, %at: memref<?xi32>) {
+  // expected-error @+1 {{'shardq.write_rows' op has no form on the GPU}}
+  shardq.write_rows %x at(%at) into(%x) : (memref<?x8xbf16>, memref<?xi32>, memref<?x8xbf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?x8xf32>, %at: memref<?xi32>) {
+  // expected-error @+1 {{'shardq.take_rows' op with 'missing' on rows of more than one number has no form on the GPU}}
+  shardq.take_rows %x[%at] outs(%x) {missing = 1.0 : f32} : (memref<?x8xf32>, memref<?xi32>, memref<?x8xf32>) -> ()
+  return
+}

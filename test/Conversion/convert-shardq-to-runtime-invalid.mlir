@@ -91,6 +91,16 @@ func.func @f(%a: memref<?xi32, affine_map<(d0)->(d0 floordiv 2)>>) {
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
+  // expected-error @+1 {{is named "shardq_chunk_split", which is a name of ShardQ's runtime}}
+func.func private @shardq_chunk_split(i32) -> i32
+func.func @f() -> index {
+  %r = shardq.rank over @ranks
+  return %r : index
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
   // expected-error @+1 {{is named "shardq_gather_blocks", which is a name of ShardQ's runtime}}
 func.func private @shardq_gather_blocks(i32) -> i32
 func.func @f() -> index {

@@ -106,6 +106,28 @@ func.func @gather(%table: memref<?x?xi32>, %lens: memref<?xi32>, %start: memref<
   return %g : i1
 }
 
+// Chunks are found by calls, for this rank's place along the axis; lengths of requests that only one list has are 0.
+// CHECK-LABEL: func.func @chunks
+// CHECK-SAME: !llvm.ptr
+// CHECK: llvm.call @shardq_chunk_part_rows(
+// CHECK: llvm.call @shardq_rt_rank(
+// CHECK: llvm.call @shardq_chunk_split(
+// CHECK: linalg.fill
+// CHECK: linalg.fill
+// CHECK: llvm.call @shardq_chunk_lengths(
+// CHECK: llvm.call @shardq_chunk_order(
+func.func @chunks(%start: memref<?xi32>, %lens: memref<?xi32>, %at: memref<?xi64>, %n: index, %a: memref<?xi32>,
+                  %b: memref<?xi32>, %c: memref<?xi32>, %padded: memref<?xi64>) -> index {
+  %0 = shardq.count_chunk_rows head %start decodes(%n) rows(%n) over @ranks "tp" : memref<?xi32>
+  shardq.chunk_split %start decodes(%n) rows(%n) over @ranks "tp" outs(%a, %b)
+      : (memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()
+  shardq.chunk_lengths tail %start, %lens decodes(%n) rows(%n) over @ranks "tp" outs(%a, %b, %c)
+      : (memref<?xi32>, memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>, memref<?xi32>) -> ()
+  shardq.chunk_slots %at by(%start) decodes(%n) local(%n) over @ranks "tp" outs(%a, %padded)
+      : (memref<?xi64>, memref<?xi32>, index, index, memref<?xi32>, memref<?xi64>) -> ()
+  return %0 : index
+}
+
 // CHECK-DAG: llvm.mlir.global internal constant @shardq_plan_channels()
 // CHECK-DAG: llvm.mlir.global internal constant @shardq_plan_exchanges()
 // CHECK: llvm.mlir.global internal constant @shardq_plan()

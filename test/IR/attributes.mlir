@@ -26,6 +26,11 @@ shardq.mesh @wide ["tp" = 256]
 // CHECK: sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<1> ["pcp", "tp"]>
 "test.op"() {sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<1> ["pcp", "tp"]>} : () -> ()
 
+// CHECK: transport = #shardq.transport<direct>
+"test.op"() {transport = #shardq.transport<direct>} : () -> ()
+// CHECK: transport = #shardq.transport<ag_rs, "a \22reason\22">
+"test.op"() {transport = #shardq.transport<ag_rs, "a \"reason\"">} : () -> ()
+
 // CHECK: lse = #shardq.lse<base = e>
 "test.op"() {lse = #shardq.lse<base = e>} : () -> ()
 // CHECK: lse = #shardq.lse<base = two>

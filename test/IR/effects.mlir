@@ -56,14 +56,19 @@ func.func @context(%q: tensor<?x2x8xf32>, %p: tensor<?x6x8xf32>, %l: tensor<?x6x
   // CHECK-COUNT-2: shardq.gather_query
   // CHECK-COUNT-2: shardq.combine_lse
   // CHECK-COUNT-2: shardq.gather_rows
+  // CHECK-COUNT-2: shardq.reduce_heads
   // SIMPLE-NOT: shardq.filter_indices
   // SIMPLE-NOT: shardq.local_lengths
+  // SIMPLE-NOT: shardq.weigh_partial
   %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
   %1 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
   %2 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x2x8xf32>
   %3 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x2x8xf32>
   %6 = shardq.gather_rows %q over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
   %7 = shardq.gather_rows %q over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
+  %8 = shardq.reduce_heads %p over @ranks "tp" : (tensor<?x6x8xf32>) -> tensor<?x2x8xf32>
+  %9 = shardq.reduce_heads %p over @ranks "tp" : (tensor<?x6x8xf32>) -> tensor<?x2x8xf32>
+  %10 = shardq.weigh_partial %p lses(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x6x8xf32>
   %4 = shardq.filter_indices %i over @ranks "tp" {interleave = 4 : i64} : (tensor<?x4xi32>) -> tensor<?x4xi32>
   %5 = shardq.local_lengths %n over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
   // CHECK: return
@@ -87,6 +92,28 @@ func.func @exchange_in_loop(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets
         : (tensor<?x2x8xf32>, tensor<?xi32>, tensor<4xi32>, index) -> tensor<?x6x8xf32>
     shardq.tap "ids" %ids : tensor<?xi32>
   }
+  return
+}
+
+// -----
+
+// What is found of chunks may be dropped and joined; a cache that is written may not.
+// CHECK-LABEL: func @chunks
+shardq.mesh @ranks ["pcp" = 3]
+func.func @chunks(%q: tensor<?xi32>, %s: tensor<?xi64>, %x: tensor<?x8xf32>, %xb: memref<?x8xf32>, %sb: memref<?xi64>,
+                  %n: index) {
+  // SIMPLE-NOT: shardq.chunk
+  // SIMPLE-NOT: shardq.count_chunk_rows
+  // CHECK-COUNT-2: shardq.write_rows
+  // SIMPLE-NOT: shardq.write_rows
+  %0 = shardq.count_chunk_rows all %q decodes(%n) rows(%n) over @ranks "pcp" : tensor<?xi32>
+  %1:2 = shardq.chunk_split %q decodes(%n) rows(%n) over @ranks "pcp" : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %2:3 = shardq.chunk_lengths tail %q, %q decodes(%n) rows(%n) over @ranks "pcp"
+      : (tensor<?xi32>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi32>)
+  %3:2 = shardq.chunk_slots %s by(%q) decodes(%n) local(%n) over @ranks "pcp" : (tensor<?xi64>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi64>)
+  %4 = shardq.write_rows %x at(%s) into(%x) : (tensor<?x8xf32>, tensor<?xi64>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  shardq.write_rows %xb at(%sb) into(%xb) : (memref<?x8xf32>, memref<?xi64>, memref<?x8xf32>) -> ()
+  shardq.write_rows %xb at(%sb) into(%xb) : (memref<?x8xf32>, memref<?xi64>, memref<?x8xf32>) -> ()
   return
 }
 

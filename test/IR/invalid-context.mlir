@@ -776,7 +776,7 @@ func.func @f(%s: memref<?x2x8xbf16>, %x: memref<?x8x8xbf16, #shardq.symmetric<@r
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%s: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %x: memref<?x2x24xbf16, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{has 1 sources, expected a partial output and its LSE}}
+  // expected-error @+1 {{expected 16 elements a head}}
   shardq.push scatter_heads(%s) into(%x) over @ranks "dcp" channel 0 exchange 0 {capacity = 4 : i64}
       : (memref<?x8x16xbf16>), memref<?x2x24xbf16, #shardq.symmetric<@ranks>>
   return

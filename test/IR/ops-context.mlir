@@ -84,3 +84,29 @@ func.func @push(%a: memref<?x2x8xf32>, %b: memref<?x2x4xf32>, %p: memref<?x8x16x
       : (memref<?x8x16xf32>, memref<?x8xbf16>), memref<?x2x20xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// CHECK-LABEL: func @merge_forms
+func.func @merge_forms(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %pb: memref<?x8x16xf16>, %lb: memref<?x8xbf16>,
+                       %share: memref<?x8x16xf32>, %all: memref<?x8xbf16>, %out: memref<?x2x16xbf16>,
+                       %inbox: memref<?x2x16xf32, #shardq.symmetric<@ranks>>) {
+  // CHECK: shardq.combine_lse %{{.*}} lse(%{{.*}}) over @ranks "tp" {transport = #shardq.transport<ag_ar, "a reason">} : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  %0, %1 = shardq.combine_lse %p lse(%l) over @ranks "tp" {transport = #shardq.transport<ag_ar, "a reason">}
+      : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  // CHECK: shardq.weigh_partial %{{.*}} lses(%{{.*}}) over @ranks "tp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x8x16xf32>
+  %2 = shardq.weigh_partial %p lses(%l) over @ranks "tp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x8x16xf32>
+  // CHECK: shardq.weigh_partial %{{.*}} lses(%{{.*}}) over @ranks "tp" outs(%{{.*}}, %{{.*}}) {lse = #shardq.lse<base = two>} : (memref<?x8x16xf16>, memref<?x8xbf16>, memref<?x8x16xf32>, memref<?x8xbf16>) -> ()
+  shardq.weigh_partial %pb lses(%lb) over @ranks "tp" outs(%share, %all) {lse = #shardq.lse<base = two>}
+      : (memref<?x8x16xf16>, memref<?x8xbf16>, memref<?x8x16xf32>, memref<?x8xbf16>) -> ()
+  // CHECK: shardq.reduce_heads %{{.*}} over @ranks "tp" : (tensor<?x8x16xf32>) -> tensor<?x2x16xbf16>
+  %3 = shardq.reduce_heads %2 over @ranks "tp" : (tensor<?x8x16xf32>) -> tensor<?x2x16xbf16>
+  // CHECK: shardq.reduce_heads %{{.*}} over @ranks "dcp" : (tensor<?x8x16xbf16>) -> tensor<?x4x16xf16>
+  %4 = shardq.reduce_heads %p over @ranks "dcp" : (tensor<?x8x16xbf16>) -> tensor<?x4x16xf16>
+  // CHECK: shardq.reduce_heads %{{.*}} over @ranks "tp" outs(%{{.*}}) : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
+  shardq.reduce_heads %share over @ranks "tp" outs(%out) : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
+  // CHECK: shardq.push scatter_heads(%{{.*}}) into(%{{.*}}) over @ranks "tp" channel 0 exchange 0 {capacity = 16 : i64, transport = #shardq.transport<nccl>} : (memref<?x8x16xf32>), memref<?x2x16xf32, #shardq.symmetric<@ranks>>
+  shardq.push scatter_heads(%share) into(%inbox) over @ranks "tp" channel 0 exchange 0
+      {capacity = 16 : i64, transport = #shardq.transport<nccl>} : (memref<?x8x16xf32>), memref<?x2x16xf32, #shardq.symmetric<@ranks>>
+  // CHECK: shardq.sum_partials %{{.*}} into(%{{.*}}) over @ranks "tp" : memref<?x2x16xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xbf16>
+  shardq.sum_partials %inbox into(%out) over @ranks "tp" : memref<?x2x16xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xbf16>
+  return
+}

@@ -2,7 +2,8 @@
 """Random programs and ragged steps, verified by shardq-run.
 
 Each seed makes a module (ranks, heads, dimensions, types, layers, where the
-indices come from, LSE, sink; with --kv a cache that is sharded over ranks) and a
+indices come from, LSE, sink; with --kv a cache that is sharded over ranks, with --pcp
+requests in chunks over ranks) and a
 step (requests, contexts, decodes, padding) and runs `shardq-run --verify`: the program as given, the rewritten one and the
 float64 reference must agree. A failing seed's files are kept and its command
 printed.
@@ -43,6 +44,7 @@ class Program:
         self.slot_type = rng.choice(["i32", "i32", "i64"])
         self.rows = rng.random() < 0.5 or self.source in ("topk", "slots")
         self.dcp, self.interleave, self.step_form = 1, 0, "gate"
+        self.pcp, self.two_calls, self.writes = 1, False, False
 
     def shard_kv(self, rng):
         """Shards the cache over some of the ranks, where --shardq-dcp can."""
@@ -55,6 +57,15 @@ class Program:
         self.counts &= self.source != "topk"
         self.dcp = rng.choice([n for n in range(1, self.ranks + 1) if self.ranks % n == 0])
         self.interleave = rng.choice([n for n in range(1, self.block + 1) if self.block % n == 0])
+
+    def chunk(self, rng):
+        """Divides requests over ranks too; the cache may hold the step's rows only when they are written."""
+        self.pcp = rng.choice([1, 2, 2, 3, 4])
+        self.ranks = rng.choice([n for n in (1, 2, 4) if n * self.pcp <= 8])
+        self.two_calls = rng.random() < 0.5
+        if rng.random() < 0.6:
+            self.shard_kv(rng)
+        self.writes = self.source != "slots" and rng.random() < 0.6
 
     def text(self):
         split = '{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
@@ -110,6 +121,12 @@ class Program:
             qs = [arg(f"q{layer}_{i}", tensor(self.element, "?", self.heads, d), split)
                   for i, d in enumerate(self.parts)]
             kv = arg(f"kv{layer}", tensor(self.element, "?", query))
+            if self.writes:
+                new = arg(f"new{layer}", kv[1])
+                at = arg(f"at{layer}", "tensor<?xi64>")
+                body.append(f"%all{layer} = shardq.write_rows {new[0]} at({at[0]}) into({kv[0]}) : "
+                            f"({new[1]}, {at[1]}, {kv[1]}) -> {kv[1]}")
+                kv = f"%all{layer}", kv[1]
             operands = (f"q({', '.join(q[0] for q in qs)}) kv({kv[0]}) slots({slots[0]})")
             operand_types = [q[1] for q in qs] + [kv[1], slots[1]]
             if self.rows:
@@ -135,7 +152,8 @@ class Program:
                 f"({', '.join(operand_types)}) -> ({', '.join(result_types)})")
             returns += results
             types += result_types
-        lines = [f'shardq.mesh @ranks ["tp" = {self.ranks}, "dcp" = {self.dcp} in "tp"]',
+        pcp = f'"pcp" = {self.pcp}, ' if self.pcp > 1 else ""
+        lines = [f'shardq.mesh @ranks [{pcp}"tp" = {self.ranks}, "dcp" = {self.dcp} in "tp"]',
                  f"func.func @main({', '.join(args)}) -> "
                  f"({', '.join(f'{t} {split}' for t in types)}) {{"]
         lines += ["  " + line for line in body]
@@ -162,11 +180,13 @@ class Program:
         return step
 
 
-def run(seed, runner, directory, kv):
+def run(seed, runner, directory, options):
     rng = random.Random(seed)
     program = Program(rng)
-    if kv:
+    if options.kv:
         program.shard_kv(random.Random(~seed))
+    if options.pcp:
+        program.chunk(random.Random(~seed))
     step = program.step(rng)
     module = os.path.join(directory, f"seed{seed}.mlir")
     step_file = os.path.join(directory, f"seed{seed}.json")
@@ -174,9 +194,13 @@ def run(seed, runner, directory, kv):
         file.write(program.text())
     with open(step_file, "w") as file:
         json.dump(step, file)
-    command = [runner, module, f"--ranks={program.ranks}", f"--step={step_file}",
+    command = [runner, module, f"--ranks={program.ranks * program.pcp}", f"--step={step_file}",
                "--verify", f"--seed={seed}", "--timeout=60"]
-    if program.step_form != "gate":
+    if options.pcp:
+        calls = str(program.two_calls).lower()
+        command.append(f"--pipeline=shardq-pcp{{two-calls={calls} remarks=false}},"
+                       f"shardq-dcp{{step={program.step_form} remarks=false}}")
+    elif program.step_form != "gate":
         command.append(f"--pipeline=shardq-dcp{{step={program.step_form} remarks=false}},"
                        "shard-q-tokens{min-tokens=0 remarks=false}")
     if rng.random() < 0.2:
@@ -198,13 +222,17 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--kv", action="store_true", help="shard KV caches over ranks")
+    parser.add_argument("--pcp", action="store_true", help="divide requests over ranks in chunks")
+    parser.add_argument("--seed", action="store_true", help="begin at a random seed, which is printed")
     parser.add_argument("--directory", help="where failing programs are kept")
     options = parser.parse_args()
     directory = options.directory or tempfile.mkdtemp(prefix="shardq-random-")
     os.makedirs(directory, exist_ok=True)
+    if options.seed:
+        options.first = random.SystemRandom().randrange(2**31)
     gates, failures = {}, 0
     for seed in range(options.first, options.first + options.count):
-        agrees, gate = run(seed, options.runner, directory, options.kv)
+        agrees, gate = run(seed, options.runner, directory, options)
         failures += not agrees
         gates[gate] = gates.get(gate, 0) + 1
     print(f"seeds {options.first} to {options.first + options.count - 1}: "

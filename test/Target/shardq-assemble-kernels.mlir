@@ -36,8 +36,8 @@
 // IR: @shardq_image_code = internal constant {{.*}}, align 64
 // IR: @shardq_image_kernels = internal constant [2 x { ptr, i32, i32 }]
 // IR-SAME: { ptr @shardq_kernel_name, i32 64, i32 2048 }, { ptr, i32, i32 } { ptr @shardq_kernel_name_0, i32 128, i32 0 }
-// IR: @shardq_image = internal constant { i64, ptr, i64, i32, i32, ptr }
-// IR-SAME: { i64 40, ptr @shardq_image_code, i64 {{[0-9]+}}, i32 90, i32 2, ptr @shardq_image_kernels }
+// IR: @shardq_image = internal constant { i64, ptr, i64, i32, i32, ptr, ptr }
+// IR-SAME: { i64 48, ptr @shardq_image_code, i64 {{[0-9]+}}, i32 90, i32 2, ptr @shardq_image_kernels, ptr @shardq_image_early }
 // IR: define ptr @shardq_module_image()
 // IR-NEXT: ret ptr @shardq_image
 module attributes {gpu.container_module, shardq.kernels = [

@@ -165,3 +165,41 @@ func.func @gather_rows(%a: tensor<?x8xbf16>, %b: tensor<5x2x4xi8>) -> (tensor<?x
   %1 = shardq.gather_rows %b over @ranks "tp" : (tensor<5x2x4xi8>) -> tensor<15x2x4xi8>
   return %0, %1 : tensor<?x8xbf16>, tensor<15x2x4xi8>
 }
+
+// CHECK-LABEL: func.func @chunks
+// CHECK-SAME: %[[START:.*]]: memref<?xi32>, %[[LENS:.*]]: memref<?xi32>, %[[AT:.*]]: memref<?xi64>, %[[D:.*]]: index, %[[ROWS:.*]]: index
+func.func @chunks(%start: tensor<?xi32>, %lens: tensor<?xi32>, %at: tensor<?xi64>, %d: index, %rows: index)
+    -> (tensor<?xi32>, tensor<9xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi64>) {
+  // CHECK: %[[N:.*]] = shardq.count_chunk_rows all %[[START]] decodes(%[[D]]) rows(%[[ROWS]]) over @ranks "tp" : memref<?xi32>
+  // CHECK: %[[MINE:.*]] = memref.alloc(%[[N]])
+  // CHECK: %[[RESTORE:.*]] = memref.alloc() {{.*}} : memref<9xi32>
+  // CHECK: shardq.chunk_split %[[START]] decodes(%[[D]]) rows(%[[ROWS]]) over @ranks "tp" outs(%[[MINE]], %[[RESTORE]]) {by_part}
+  %mine, %restore = shardq.chunk_split %start decodes(%d) rows(%rows) over @ranks "tp" {by_part}
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<9xi32>)
+  // CHECK: %[[NTAIL:.*]] = shardq.count_chunk_rows tail %[[START]]
+  // CHECK: %[[OWN:.*]] = memref.alloc(%[[NTAIL]])
+  // CHECK: shardq.chunk_lengths tail %[[START]], %[[LENS]] {{.*}} outs(%{{.*}}, %{{.*}}, %[[OWN]])
+  %s, %l, %own = shardq.chunk_lengths tail %start, %lens decodes(%d) rows(%rows) over @ranks "tp"
+      : (tensor<?xi32>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi32>)
+  // CHECK: arith.muli %[[ROWS]], %c3
+  // CHECK: shardq.chunk_slots %[[AT]] by(%[[START]]) decodes(%[[D]]) local(%[[ROWS]]) over @ranks "tp" outs(%{{.*}}, %{{.*}})
+  %order, %padded = shardq.chunk_slots %at by(%start) decodes(%d) local(%rows) over @ranks "tp"
+      : (tensor<?xi64>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi64>)
+  return %mine, %restore, %s, %l, %own, %order, %padded
+      : tensor<?xi32>, tensor<9xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi64>
+}
+
+// The cache is written in place, but not where the old one is still read.
+// CHECK-LABEL: func.func @write
+// CHECK-SAME: %[[X:.*]]: memref<?x8xbf16>, %[[AT:.*]]: memref<?xi64>, %[[A:.*]]: memref<?x8xbf16>, %[[B:.*]]: memref<?x8xbf16>
+func.func @write(%x: tensor<?x8xbf16>, %at: tensor<?xi64>, %a: tensor<?x8xbf16>, %b: tensor<?x8xbf16>)
+    -> (tensor<?x8xbf16>, tensor<?x8xbf16>, tensor<?x8xbf16>) {
+  // CHECK-NOT: memref.alloc
+  // CHECK: shardq.write_rows %[[X]] at(%[[AT]]) into(%[[A]])
+  %0 = shardq.write_rows %x at(%at) into(%a) : (tensor<?x8xbf16>, tensor<?xi64>, tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  // CHECK: %[[COPY:.*]] = memref.alloc
+  // CHECK: memref.copy %[[B]], %[[COPY]]
+  // CHECK: shardq.write_rows %[[X]] at(%[[AT]]) into(%[[COPY]])
+  %1 = shardq.write_rows %x at(%at) into(%b) : (tensor<?x8xbf16>, tensor<?xi64>, tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  return %0, %1, %b : tensor<?x8xbf16>, tensor<?x8xbf16>, tensor<?x8xbf16>
+}

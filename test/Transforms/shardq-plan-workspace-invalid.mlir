@@ -135,3 +135,23 @@ func.func @f(%a: memref<?x2x8xbf16>, %q: memref<?x8x8xbf16, #shardq.symmetric<@r
   shardq.gather_query(%a) over @ranks "tp" outs(%q) : (memref<?x2x8xbf16>, memref<?x8x8xbf16, #shardq.symmetric<@ranks>>) -> ()
   return
 }
+
+// -----
+
+// Forms that other ops are made of have no inbox of their own.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %out: memref<?x8x16xbf16>) {
+  // expected-error @+1 {{'shardq.combine_lse' op keeps all heads on each rank: run shardq-select-transport before bufferization}}
+  shardq.combine_lse %p lse(%l) over @ranks "tp" outs(%out) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x8x16xbf16>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %out: memref<?x2x16xbf16>) {
+  // expected-error @+1 {{'shardq.combine_lse' op has a transport that is made of ops: run shardq-select-transport before bufferization}}
+  shardq.combine_lse %p lse(%l) over @ranks "tp" outs(%out) {transport = #shardq.transport<ag_rs>}
+      : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x2x16xbf16>) -> ()
+  return
+}

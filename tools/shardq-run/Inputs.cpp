@@ -500,7 +500,8 @@ void InputMaker::fillSlots(const Argument &argument, const Array &array,
   std::vector<int32_t> visible = inputs.step.getRowVisible();
   const Pages *blocks = nullptr;
   int64_t stride = 0, cacheRows = 0;
-  if (argument.role == Role::Slots && argument.cache >= 0) {
+  bool isMap = argument.role == Role::SlotMap;
+  if ((argument.role == Role::Slots || isMap) && argument.cache >= 0) {
     const Argument &cache = arguments[argument.cache];
     unsigned table = cache.table >= 0 ? cache.table : argument.cache;
     if (given[argument.cache])
@@ -514,6 +515,16 @@ void InputMaker::fillSlots(const Argument &argument, const Array &array,
     }
   }
   for (int64_t row = 0; row < array.getNumRows(); ++row) {
+    if (isMap) {
+      // The row's own token, or a row of a cache of unknown contents.
+      int64_t slot =
+          blocks && requests[row] >= 0
+              ? blocks->getRow(requests[row], visible[row] - 1, stride)
+          : row < cacheRows ? row
+                            : -1;
+      target.setInt(row, slot);
+      continue;
+    }
     // A cache of unknown contents is all fair game.
     int64_t keys = cacheRows ? cacheRows : visible[row];
     std::vector<int64_t> chosen = samplePositions(keys, width, random);
@@ -565,6 +576,7 @@ void InputMaker::fill(unsigned number, const Array &array) {
     return fillCache(number, array);
   case Role::Positions:
   case Role::Slots:
+  case Role::SlotMap:
     return fillSlots(argument, array, random);
   case Role::TokenIds:
   case Role::Offsets:

@@ -38,6 +38,7 @@ private:
   llvm::Error dealPages();
   llvm::Expected<Array> makeTable(int64_t rank);
   llvm::Expected<Array> makeCache(unsigned cache, int64_t rank);
+  llvm::Expected<Array> makeSlotMap(unsigned map, int64_t rank);
 
   const Signature &signature;
   const Inputs &inputs;
@@ -143,13 +144,38 @@ llvm::Expected<Array> TableSharder::makeCache(unsigned cacheNumber,
   return array;
 }
 
+/// Slots of the step's tokens that the rank owns; -1 for others and padding.
+llvm::Expected<Array> TableSharder::makeSlotMap(unsigned map, int64_t rank) {
+  const Argument &argument = signature.arguments[map];
+  int64_t stride = signature.arguments[argument.cache].blockStride;
+  const Step &step = inputs.step;
+  std::vector<int32_t> requests = step.getRowRequests();
+  std::vector<int32_t> visible = step.getRowVisible();
+  llvm::Expected<Array> array =
+      allocateArray(argument.element, {step.getNumRows()}, "a rank's slot map");
+  if (!array)
+    return array;
+  for (int64_t row = 0; row < step.getNumRows(); ++row) {
+    int64_t slot = -1, token = visible[row] - 1;
+    if (requests[row] >= 0 && token / table.interleave % ranks == rank) {
+      int64_t local = 0;
+      for (int64_t before = 0; before < token; ++before)
+        local += before / table.interleave % ranks == rank;
+      slot = pages[rank].getRow(requests[row], local, stride);
+    }
+    array->setInt(row, slot);
+  }
+  return array;
+}
+
 llvm::Error TableSharder::shard(KvShards &shards) {
   if (llvm::Error error = dealPages())
     return error;
   auto add = [&](unsigned argument, auto make) -> llvm::Error {
     auto type = cast<RankedTensorType>(signature.arguments[argument].type);
     unsigned open = argument == number ? 1 : 0;
-    if (!type.isDynamicDim(open))
+    bool isMap = signature.arguments[argument].role == Role::SlotMap;
+    if (!isMap && !type.isDynamicDim(open))
       return makeError("argument %" + signature.arguments[argument].name +
                        " holds a rank's own tokens: expected a dynamic size " +
                        llvm::Twine(open));
@@ -168,6 +194,11 @@ llvm::Error TableSharder::shard(KvShards &shards) {
     if (cache.role == Role::Cache && cache.kvAxis && cache.table == int(number))
       if (llvm::Error error =
               add(i, [&](int64_t rank) { return makeCache(i, rank); }))
+        return error;
+  for (auto [i, map] : llvm::enumerate(signature.arguments))
+    if (map.role == Role::SlotMap && map.kvAxis && map.table == int(number))
+      if (llvm::Error error =
+              add(i, [&](int64_t rank) { return makeSlotMap(i, rank); }))
         return error;
   return llvm::Error::success();
 }

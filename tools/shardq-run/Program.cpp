@@ -7,6 +7,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "shardq/Pipelines/Pipelines.h"
+#include "shardq/chunks.h"
 #include "shardq/split.h"
 #include "shardq/views.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
@@ -70,6 +71,10 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_split_gate);
   ADD(shardq_gather_blocks);
   ADD(shardq_gathered_table);
+  ADD(shardq_chunk_part_rows);
+  ADD(shardq_chunk_split);
+  ADD(shardq_chunk_lengths);
+  ADD(shardq_chunk_order);
 #undef ADD
   return symbols;
 }

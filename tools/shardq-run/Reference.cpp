@@ -57,6 +57,7 @@ private:
   llvm::Error evaluate(ConvertIndicesOp op, Values &values);
   llvm::Error evaluate(SparseMlaOp op, Values &values);
   llvm::Error evaluate(TakeRowsOp op, Values &values);
+  llvm::Error evaluate(WriteRowsOp op, Values &values);
   llvm::Error evaluate(CountDecodeRowsOp op, Values &values);
   llvm::Error evaluate(tensor::ExtractSliceOp op, Values &values);
   llvm::Error evaluate(tensor::DimOp op, Values &values);
@@ -656,7 +657,30 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
 // Tensors and integers
 //===----------------------------------------------------------------------===//
 
+llvm::Error Evaluator::evaluate(WriteRowsOp op, Values &values) {
+  const ReferenceValue source = values[op.getSource()];
+  const ReferenceValue cache = values[op.getCache()];
+  const Array slots = values[op.getSlots()].array;
+  if (source.kind != ReferenceValue::Plain ||
+      cache.kind != ReferenceValue::Plain)
+    return unsupported(op, "of computed values is not evaluated");
+  auto result = gather(cache, cache.array.shape, [](int64_t i) { return i; });
+  if (!result)
+    return result.takeError();
+  int64_t bytes =
+      cache.array.getRowElements() * getElementBytes(cache.array.element);
+  for (int64_t i = 0; i < source.array.getNumRows(); ++i)
+    if (int64_t slot = slots.getInt(i);
+        slot >= 0 && slot < cache.array.getNumRows())
+      std::memcpy(result->array.data.get() + slot * bytes,
+                  source.array.data.get() + i * bytes, bytes);
+  values[op.getResult()] = std::move(*result);
+  return llvm::Error::success();
+}
+
 llvm::Error Evaluator::evaluate(TakeRowsOp op, Values &values) {
+  if (op.getMissingAttr())
+    return unsupported(op, "with 'missing' is not evaluated");
   const ReferenceValue source = values[op.getSource()];
   const Array rows = values[op.getRows()].array;
   int64_t width = source.array.getRowElements();
@@ -826,7 +850,7 @@ llvm::Error Evaluator::checkTap(TapOp op, Values &values) {
 llvm::Error Evaluator::evaluate(Operation *op, Values &values) {
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
       .Case<ExpandRowsOp, IndexerOp, TopKOp, ConvertIndicesOp, SparseMlaOp,
-            TakeRowsOp, CountDecodeRowsOp, tensor::ExtractSliceOp,
+            TakeRowsOp, WriteRowsOp, CountDecodeRowsOp, tensor::ExtractSliceOp,
             tensor::DimOp, arith::ConstantOp>(
           [&](auto op) { return evaluate(op, values); })
       .Case<TapOp>([&](auto op) { return checkTap(op, values); })

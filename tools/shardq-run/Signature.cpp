@@ -34,6 +34,7 @@ StringRef run::getRoleName(Role role) {
                                             "workspace starts",
                                             "scores",
                                             "row ids",
+                                            "slot map",
                                             "token ids",
                                             "rank offsets",
                                             "decode results"};
@@ -53,6 +54,7 @@ bool run::isRowRole(Role role) {
   case Role::PrefillReq:
   case Role::Scores:
   case Role::RowIds:
+  case Role::SlotMap:
   case Role::TokenIds:
     return true;
   default:
@@ -167,6 +169,8 @@ static Value stepBack(Value value, func::FuncOp entry) {
     return slice.getSource();
   if (auto take = dyn_cast<TakeRowsOp>(op))
     return take.getSource();
+  if (auto write = dyn_cast<WriteRowsOp>(op))
+    return write.getCache();
   if (auto branch = dyn_cast<scf::IfOp>(op))
     return branch.thenYield().getOperand(number);
   if (auto call = dyn_cast<func::CallOp>(op))
@@ -296,6 +300,26 @@ public:
         .Case<CombineLseOp>([&](auto op) {
           set(op.getPartial(), Role::RowData);
           set(op.getPartialLse(), Role::RowData);
+        })
+        .Case<CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp>([&](auto op) {
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getDecodes(), Role::Decodes);
+          set(op.getRows(), Role::Rows);
+          if constexpr (std::is_same_v<decltype(op), ChunkLengthsOp>)
+            set(op.getSeqLens(), Role::SeqLens);
+        })
+        .Case<ChunkSlotsOp>([&](auto op) {
+          set(op.getSlots(), Role::SlotMap);
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getDecodes(), Role::Decodes);
+        })
+        .Case<WriteRowsOp>([&](auto op) {
+          set(op.getSource(), Role::RowData);
+          set(op.getSlots(), Role::SlotMap);
+          set(op.getCache(), Role::Cache);
+          Argument *slots = find(op.getSlots()), *cache = find(op.getCache());
+          if (slots && cache)
+            slots->cache = cache - signature.arguments.data();
         })
         .Case<LocalRowsOp>([&](auto op) {
           set(op.getIds(), Role::TokenIds);
@@ -501,5 +525,13 @@ llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
   RoleFinder finder(signature);
   for (func::FuncOp function : getReachable(entry))
     function.walk([&](Operation *op) { finder.visit(op); });
+  // A map of slots is one for the cache it writes.
+  for (Argument &argument : signature.arguments)
+    if (argument.role == Role::SlotMap && argument.cache >= 0) {
+      const Argument &cache = signature.arguments[argument.cache];
+      argument.kvAxis = cache.kvAxis;
+      argument.interleave = cache.interleave;
+      argument.table = cache.table;
+    }
   return signature;
 }

@@ -41,6 +41,7 @@ enum class Role {
   WorkspaceStart, // [P], P prefill requests
   Scores,         // [T, longest sequence]
   RowIds,         // [T] rows of the step
+  SlotMap,        // [T] where each row's KV is written
   TokenIds,       // [T] as of zigzag_split
   Offsets,        // [W + 1] as of zigzag_split
   After           // [decode rows, ...]
@@ -64,11 +65,13 @@ struct Argument {
   /// The argument that holds a cache's or slots' table, or another cache with
   /// the same pages; -1 where there is none.
   int table = -1;
-  /// Slots: the argument that holds the cache they point into, -1 for none.
+  /// Slots and slot maps: the argument that holds the cache they point into,
+  /// -1 for none.
   int cache = -1;
   /// The cache holds prefill workspace behind its pages.
   bool hasWorkspace = false;
-  /// A table or cache of which each rank of the axis has its own tokens.
+  /// A table, cache or slot map of which each rank of the axis has its own
+  /// tokens.
   AxisAttr kvAxis;
   int64_t interleave = 0;
   /// A table or cache that an op reads as a whole.

@@ -48,7 +48,8 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens) {
                                        : WalkResult::advance();
                           })
                           .wasInterrupted();
-  return (llvm::Twine("builtin.module(") +
+  // Chunks before both: they change nothing in a program without the axis.
+  return (llvm::Twine("builtin.module(shardq-pcp{remarks=false},") +
           (hasShardedKv ? "shardq-dcp{remarks=false}," : "") +
           "shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")

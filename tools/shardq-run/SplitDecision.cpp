@@ -2,6 +2,7 @@
 
 #include "SplitDecision.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "shardq/chunks.h"
 #include "shardq/split.h"
 #include "shardq/views.h"
 #include "llvm/Support/MathExtras.h"
@@ -66,6 +67,37 @@ static std::string describeContext(ModuleOp rewritten, const Step &step,
   return "open: each rank attends gathered keys";
 }
 
+/// The rows of each rank and call of a step in chunks.
+static void decideChunks(ChunkSplitOp split, const Step &step,
+                         SplitDecision &decision) {
+  MeshAxis over = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
+  decision.axis = over.axis;
+  int64_t ranks = over.axis.getSize(), requests = step.getNumRequests();
+  int64_t decodes = step.getDecodeRows();
+  std::vector<int32_t> start = step.getQueryStart();
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    auto &calls = decision.chunks.emplace_back(split.getByPart() ? 2 : 1);
+    std::vector<int32_t> rows(
+        shardq_chunk_count(start.data(), requests, decodes, ranks));
+    std::vector<int32_t> positions(rows.size());
+    shardq_chunk_rows(start.data(), requests, decodes, ranks, rank, rows.data(),
+                      positions.data());
+    if (!split.getByPart()) {
+      calls.front() = std::move(rows);
+      continue;
+    }
+    int64_t prefill = rows.size() - decodes;
+    std::vector<int32_t> head(prefill / 2), tail(prefill / 2), full(prefill);
+    shardq_chunk_parts(start.data(), requests, decodes, ranks, head.data(),
+                       tail.data(), full.data());
+    calls[0].assign(rows.begin(), rows.begin() + decodes);
+    for (int32_t row : head)
+      calls[0].push_back(rows[decodes + row]);
+    for (int32_t row : tail)
+      calls[1].push_back(rows[decodes + row]);
+  }
+}
+
 SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
                                const CompileOptions &options) {
   SplitDecision decision;
@@ -79,6 +111,9 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
     }
     if (auto found = dyn_cast<ZigzagSplitOp>(op); found && !split)
       split = found;
+    if (auto found = dyn_cast<ChunkSplitOp>(op);
+        found && decision.chunks.empty())
+      decideChunks(found, step, decision);
     // Index ops that run on all rows either way have taps outside a branch.
     auto tap = dyn_cast<TapOp>(op);
     auto branch = tap ? tap->getParentOfType<scf::IfOp>() : scf::IfOp();
@@ -91,10 +126,15 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
     decision.gatedTaps.clear();
   std::string context = describeContext(rewritten, step, options);
   if (!split) {
+    if (!decision.chunks.empty())
+      decision.text = "none: each rank has its chunks of the requests";
     if (!context.empty())
-      decision.text = context;
+      decision.text = decision.chunks.empty()
+                          ? context
+                          : decision.text + "; KV: " + context;
     return decision;
   }
+  decision.chunks.clear();
   MeshAxis mesh = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
   if (!mesh)
     return decision;

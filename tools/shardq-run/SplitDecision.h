@@ -19,6 +19,9 @@ struct SplitDecision {
   /// Of the first split of the program; none without one.
   AxisAttr axis;
   std::vector<int32_t> ids, offsets;
+  /// In chunks: the rows of each rank along the axis, -1 for padding; of each
+  /// call where heads and tails are apart. Empty for other programs.
+  std::vector<std::vector<std::vector<int32_t>>> chunks;
 };
 
 SplitDecision decideSplit(ModuleOp rewritten, const Step &step,

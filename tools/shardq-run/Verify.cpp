@@ -81,12 +81,14 @@ struct PartialTap {
 
 llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
                                            int64_t numRows,
-                                           std::vector<std::string> &problems) {
+                                           std::vector<std::string> &problems,
+                                           const TapRows &rows) {
   std::map<std::string, std::vector<PartialTap>> partial;
   for (auto [rank, one] : llvm::enumerate(outcome.ranks)) {
     std::map<std::string, size_t> turns;
     for (const TapRecord &tap : one.taps) {
-      size_t turn = turns[tap.name]++;
+      // The calls of a turn hold rows of one value.
+      size_t turn = turns[tap.name]++ / rows.calls;
       std::vector<PartialTap> &values = partial[tap.name];
       SmallVector<int64_t, 4> shape(tap.shape.begin(), tap.shape.end());
       if (tap.rows && !shape.empty())
@@ -110,6 +112,8 @@ llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
       }
       for (int64_t i = 0; i < recorded; ++i) {
         int64_t row = tap.rows ? (*tap.rows)[i] : i;
+        if (row == -1 && tap.rows)
+          continue; // padding of chunks
         if (row < 0 || row >= value.array.getNumRows()) {
           problems.push_back(what + " names row " + std::to_string(row) +
                              " of " + std::to_string(numRows));
@@ -131,6 +135,13 @@ llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
   TapTable taps;
   for (auto &[name, values] : partial)
     for (PartialTap &value : values) {
+      int64_t rowBytes =
+          value.array.getRowElements() * getElementBytes(value.array.element);
+      for (int64_t row = rows.tokens, e = value.covered.size(); row < e; ++row)
+        if (!value.covered[row]) {
+          std::memset(value.array.data.get() + row * rowBytes, 0xff, rowBytes);
+          value.covered[row] = true;
+        }
       auto missing = llvm::find(value.covered, false);
       if (missing != value.covered.end())
         problems.push_back(name + ": no rank has row " +
@@ -297,6 +308,12 @@ double run::compareRoundedRows(const Array &computed,
 static std::vector<int32_t> getRankRows(const SplitDecision &decision,
                                         const Step &step, int64_t member) {
   std::vector<int32_t> rows;
+  if (!decision.chunks.empty()) {
+    for (ArrayRef<int32_t> call : decision.chunks[member])
+      llvm::copy_if(call, std::back_inserter(rows),
+                    [](int32_t row) { return row >= 0; });
+    return rows;
+  }
   int64_t whole = decision.open ? step.getDecodeRows() : step.getNumRows();
   rows.reserve(step.getNumRows());
   for (int64_t row = 0; row < whole; ++row)
@@ -315,8 +332,17 @@ static void checkSplit(const RunOutcome &outcome, const SplitDecision &decision,
                        std::vector<std::string> &problems) {
   for (auto [rank, one] : llvm::enumerate(outcome.ranks)) {
     int64_t member =
-        decision.hasGate ? signature.getBlock(decision.axis, rank) : 0;
+        decision.axis ? signature.getBlock(decision.axis, rank) : 0;
+    std::map<std::string, size_t> turns;
     for (const TapRecord &tap : one.taps) {
+      if (!decision.chunks.empty() && tap.rows) {
+        const auto &calls = decision.chunks[member];
+        if (*tap.rows == calls[turns[tap.name]++ % calls.size()])
+          continue;
+        problems.push_back(tap.name + " on rank " + std::to_string(rank) +
+                           " holds other rows than those of its chunks");
+        return;
+      }
       if (!decision.gatedTaps.contains(tap.name))
         continue;
       if (tap.rows.has_value() != decision.open) {
@@ -358,13 +384,16 @@ static void measureWork(const SplitDecision &decision,
   // A program without a gate is taken to shard its heads over all ranks.
   int64_t members =
       decision.hasGate ? decision.axis.getSize() : report.numRanks;
+  if (!decision.chunks.empty())
+    members /= decision.axis.getSize();
   SplitDecision closed = decision;
   closed.open = false;
+  closed.chunks.clear();
   report.before = countWork(getRankRows(closed, step, 0), step.getNumRows(),
                             members, step, signature.topk);
   for (int64_t rank = 0; rank < report.numRanks; ++rank) {
     int64_t member =
-        decision.hasGate ? signature.getBlock(decision.axis, rank) : 0;
+        decision.axis ? signature.getBlock(decision.axis, rank) : 0;
     report.ranks.push_back(
         countWork(getRankRows(decision, step, member),
                   decision.open ? step.getDecodeRows() : step.getNumRows(),
@@ -384,7 +413,8 @@ static llvm::Error checkLevel(const Signature &signature) {
       if (isa<ZigzagSplitOp, SplitGateOp, LocalRowsOp, CollectiveOpInterface,
               LocalLengthsOp, FilterIndicesOp, GatherBlocksOp, GatherGateOp,
               GatherKvStartOp, GatheredSlotsOp, GatheredTableOp, PushOp,
-              SignalOp, WaitOp, MergeLseOp, WorkspaceOp, PeerViewOp, RankOp>(
+              SignalOp, WaitOp, MergeLseOp, WorkspaceOp, PeerViewOp, RankOp,
+              CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp>(
               op) &&
           !found)
         found = op;
@@ -477,8 +507,11 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
       assembleTaps(*first, inputs.step.getNumRows(), report.problems);
   if (!firstTaps)
     return firstTaps.takeError();
+  TapRows rows;
+  if (!decision.chunks.empty())
+    rows = {int64_t(decision.chunks[0].size()), inputs.step.getNumTokens()};
   auto secondTaps =
-      assembleTaps(*second, inputs.step.getNumRows(), report.problems);
+      assembleTaps(*second, inputs.step.getNumRows(), report.problems, rows);
   if (!secondTaps)
     return secondTaps.takeError();
   compareTaps(*firstTaps, *secondTaps, report.problems);

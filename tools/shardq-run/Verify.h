@@ -58,11 +58,22 @@ struct VerifyReport {
 /// entry reaches: "topk.0", "slots.0", ...
 void insertTaps(func::FuncOp entry);
 
+/// How rows of a tapped value were computed.
+struct TapRows {
+  /// Calls that each computed, and tapped, some of the rows.
+  int64_t calls = 1;
+  /// Rows from here on belong to no request. Where nobody computes them they
+  /// hold no position: -1.
+  int64_t tokens = std::numeric_limits<int64_t>::max();
+};
+
 /// Whole tapped values from what the ranks recorded of them. Says in
-/// `problems` where two ranks differ in a row, or nobody has it.
+/// `problems` where two ranks differ in a row, or nobody has it. Padding, row
+/// -1, is left out.
 llvm::Expected<TapTable> assembleTaps(const RunOutcome &outcome,
                                       int64_t numRows,
-                                      std::vector<std::string> &problems);
+                                      std::vector<std::string> &problems,
+                                      const TapRows &rows = {});
 
 /// Largest error of a result, as in ProgramReport. Appends to `problems` the
 /// first rows that are further off than kernels of this type may be.

@@ -127,14 +127,14 @@ struct Flags {
   cl::opt<int64_t> ranksPerGpu{"ranks-per-gpu", cl::value_desc("N"),
                                cl::init(1), cl::cat(category),
                                cl::desc("Ranks that share a GPU (default 1)")};
-  cl::opt<Transport> transport{
-      "transport", cl::cat(category), cl::init(Transport::Auto),
+  cl::opt<run::Transport> transport{
+      "transport", cl::cat(category), cl::init(run::Transport::Auto),
       cl::desc("With --target=cuda: how rows travel between GPUs"),
-      cl::values(clEnumValN(Transport::Auto, "auto",
+      cl::values(clEnumValN(run::Transport::Auto, "auto",
                             "direct where that works, else nccl (default)"),
-                 clEnumValN(Transport::Direct, "direct",
+                 clEnumValN(run::Transport::Direct, "direct",
                             "stores into the memory of the others"),
-                 clEnumValN(Transport::Nccl, "nccl", "sends of NCCL"))};
+                 clEnumValN(run::Transport::Nccl, "nccl", "sends of NCCL"))};
   cl::list<std::string> hosts{
       "hosts", cl::value_desc("NAME,..."), cl::CommaSeparated,
       cl::cat(category),
@@ -310,7 +310,7 @@ static int runTool(const Flags &flags) {
         "--ranks-per-gpu must be positive, --bench cannot be negative");
   if (flags.target == Target::CPU &&
       (flags.graph || flags.bench || flags.ranksPerGpu != 1 ||
-       flags.transport != Transport::Auto || !flags.hosts.empty()))
+       flags.transport != run::Transport::Auto || !flags.hosts.empty()))
     return reportBadInput("--graph, --bench, --ranks-per-gpu, --transport and "
                           "--hosts need --target=cuda");
   if (flags.verify && !flags.nextSteps.empty())

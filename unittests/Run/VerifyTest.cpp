@@ -37,6 +37,23 @@ TEST(Verify, JoinsTapsByRows) {
             (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
+TEST(Verify, JoinsTapsOfCallsWithoutPadding) {
+  RunOutcome outcome;
+  outcome.ranks.resize(2);
+  outcome.ranks[0].taps = {makeTap({1, 9, 2}, 1, {{0, -1, 1}}),
+                           makeTap({5, 9}, 1, {{4, -1}})};
+  outcome.ranks[1].taps = {makeTap({1, 3}, 1, {{0, 2}}),
+                           makeTap({4, 9}, 1, {{3, -1}})};
+  std::vector<std::string> problems;
+  // Row 5 belongs to no request.
+  auto taps =
+      llvm::cantFail(assembleTaps(outcome, 6, problems, {/*calls=*/2, 5}));
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(taps["topk.0"].size(), 1u);
+  EXPECT_EQ(getInts(taps["topk.0"][0]),
+            (std::vector<int64_t>{1, 2, 3, 4, 5, -1}));
+}
+
 TEST(Verify, SaysWhichTappedRowIsWrong) {
   auto getProblem = [](std::vector<TapRecord> taps) {
     std::vector<std::string> problems;

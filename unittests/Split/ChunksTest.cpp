@@ -43,6 +43,41 @@ struct Batch {
                          restore.data(), unpad.data());
     return {restore, Ints(unpad.begin(), unpad.end())};
   }
+  /// `mine` and `restore` of a program.
+  std::pair<Ints, Ints> split(int64_t rank, bool byPart, int64_t local,
+                              int64_t size, int64_t limit = 1000) const {
+    Ints mine(local), restore(size);
+    shardq_chunk_split(starts.data(), requests, decodes, limit, ranks, rank,
+                       byPart, local, mine.data(), size, restore.data());
+    return {mine, restore};
+  }
+  std::pair<Ints, Ints> split(int64_t rank, bool byPart) const {
+    return split(rank, byPart, local(), starts.back());
+  }
+  struct Lengths {
+    Ints starts, lengths, own;
+  };
+  Lengths lengths(int64_t rank, shardq_chunk_part part,
+                  const Ints &seqLens) const {
+    int64_t rows = shardq_chunk_part_rows(starts.data(), requests, decodes,
+                                          1000, ranks, part);
+    Lengths found{Ints(requests + 1), Ints(requests), Ints(rows)};
+    shardq_chunk_lengths(starts.data(), requests, decodes, 1000, ranks, rank,
+                         part, seqLens.data(), found.starts.data(),
+                         found.lengths.data(), rows, found.own.data());
+    return found;
+  }
+  template <typename Slot>
+  std::pair<Ints, std::vector<Slot>>
+  order(bool byPart, int64_t local, const std::vector<Slot> &slots) const {
+    Ints order(local * ranks);
+    std::vector<Slot> padded(order.size());
+    shardq_chunk_order(
+        starts.data(), requests, decodes, static_cast<int64_t>(slots.size()),
+        ranks, byPart, local, sizeof(Slot), slots.data(),
+        static_cast<int64_t>(order.size()), order.data(), padded.data());
+    return {order, padded};
+  }
   struct Parts {
     Ints head, tail, full;
   };
@@ -114,6 +149,63 @@ TEST(Chunks, GoldenSlotsOfDecodes) {
   shardq_chunk_decode_slots(three.starts.data(), three.requests, three.decodes,
                             3, slots.data());
   EXPECT_EQ(slots, (Slots{7, 8, 9, -1, -1, -1, -1, -1, -1, 42, -1, -1}));
+}
+
+TEST(Chunks, GoldenSplitOfPrograms) {
+  Batch batch({1}, {5, 8}, 2);
+  auto [mine, restore] = batch.split(1, /*byPart=*/false);
+  EXPECT_EQ(mine, (Ints{0, 3, 4, 5, -1, 8, 9, 10, 11}));
+  EXPECT_EQ(restore, (Ints{0, 1, 2, 10, 11, 12, 5, 6, 14, 15, 16, 17, 7, 8}));
+  std::tie(mine, restore) = batch.split(1, /*byPart=*/true);
+  EXPECT_EQ(mine, (Ints{0, 3, 4, 8, 9, 5, -1, 10, 11}));
+  // Rows behind the step's, and an array too small for all rows.
+  EXPECT_EQ(batch.split(0, false, 9, 16).second[15], -1);
+  std::tie(mine, restore) = batch.split(0, false, 3, 14);
+  EXPECT_EQ(mine, (Ints{0, 1, 2}));
+  EXPECT_EQ(restore, (Ints{0, 1, 2, 4, 5, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+}
+
+TEST(Chunks, GoldenLengthsOfParts) {
+  // One request of 8 tokens behind 8 computed ones, and a decode before it.
+  Batch batch({2}, {8}, 2);
+  auto head = batch.lengths(0, SHARDQ_CHUNK_HEAD, {40, 16});
+  EXPECT_EQ(head.starts, (Ints{0, 2, 4}));
+  EXPECT_EQ(head.lengths, (Ints{40, 10}));
+  EXPECT_EQ(head.own, (Ints{0, 1, 2, 3}));
+  auto tail = batch.lengths(0, SHARDQ_CHUNK_TAIL, {40, 16});
+  EXPECT_EQ(tail.starts, (Ints{0, 0, 2}));
+  EXPECT_EQ(tail.lengths, (Ints{0, 16}));
+  EXPECT_EQ(tail.own, (Ints{0, 1}));
+  // Padding: 10 tokens of 2*4 chunks of 2; beyond the sequence, not clamped.
+  tail = Batch({}, {10}, 4).lengths(1, SHARDQ_CHUNK_TAIL, {10});
+  EXPECT_EQ(tail.lengths, (Ints{14}));
+  EXPECT_EQ(tail.own, (Ints{-1, -1}));
+}
+
+/// Starts that do not ascend, or that reach beyond the step, name no row that
+/// is not there.
+TEST(Chunks, StartsThatAreNoStep) {
+  for (const Ints &starts :
+       {Ints{0, 9, 3, 12}, Ints{-5, 2, 2, 8}, Ints{0, 2147483647, 1},
+        Ints{7, 0}, Ints{0, -3, 5}}) {
+    Batch batch({}, {}, 3);
+    batch.starts = starts;
+    batch.requests = static_cast<int64_t>(starts.size()) - 1;
+    for (int64_t rank = 0; rank != 3; ++rank)
+      for (bool byPart : {false, true}) {
+        int64_t local = shardq_chunk_part_rows(starts.data(), batch.requests, 1,
+                                               8, 3, SHARDQ_CHUNK_ALL);
+        EXPECT_LE(local, 8 + 2 * batch.requests);
+        auto [mine, restore] = batch.split(rank, byPart, local, 8, 8);
+        for (int32_t row : mine)
+          EXPECT_TRUE(row >= -1 && row < 8) << row;
+        for (int32_t row : restore)
+          EXPECT_TRUE(row >= -1 && row < 3 * local) << row;
+        auto [order, slots] = batch.order(byPart, local, Slots(8, 5));
+        for (int32_t row : order)
+          EXPECT_TRUE(row >= -1 && row < 3 * local) << row;
+      }
+  }
 }
 
 TEST(Chunks, NoRowsAndNoRanks) {
@@ -188,5 +280,64 @@ TEST(Chunks, RandomBatchesComeBack) {
     joined.insert(joined.end(), tail.begin(), tail.end());
     for (size_t i = 0; i != full.size(); ++i)
       EXPECT_EQ(joined[full[i]], static_cast<int32_t>(i));
+
+    // What programs call says the same, in either order.
+    Ints small(rows);
+    std::iota(small.begin(), small.end(), 1000);
+    for (bool byPart : {false, true}) {
+      Ints ofRanks;
+      for (int64_t rank = 0; rank != ranks; ++rank) {
+        auto [mine, back] = batch.split(rank, byPart);
+        ofRanks.insert(ofRanks.end(), mine.begin(), mine.end());
+        if (rank != 0)
+          EXPECT_EQ(back, batch.split(0, byPart).second);
+        Ints expected = batch.rows(rank).first;
+        if (byPart) {
+          Ints parted(expected.begin(), expected.begin() + batch.decodes);
+          for (int32_t row : joined)
+            parted.push_back(expected[batch.decodes + row]);
+          expected = parted;
+        }
+        EXPECT_EQ(mine, expected);
+      }
+      auto back = batch.split(0, byPart).second;
+      for (int64_t row = 0; row != rows; ++row) {
+        EXPECT_EQ(ofRanks[back[row]], row);
+        if (row < batch.decodes)
+          EXPECT_LT(back[row], local); // rank 0's
+      }
+      auto [order, padded] = batch.order(byPart, local, slots);
+      EXPECT_EQ(padded, direct);
+      if (!byPart)
+        EXPECT_EQ(order, restore);
+      for (size_t i = 0; i != order.size(); ++i)
+        EXPECT_EQ(ofRanks[order[i]], gathered[restore[i]]);
+      auto [sameOrder, narrow] = batch.order(byPart, local, small);
+      EXPECT_EQ(sameOrder, order);
+      EXPECT_TRUE(std::equal(narrow.begin(), narrow.end(), direct.begin()));
+    }
+
+    // Key lengths and their masks give each row the keys up to itself.
+    Ints seqLens;
+    for (int64_t i = 0; i != batch.requests; ++i)
+      seqLens.push_back(batch.starts[i + 1] - batch.starts[i] +
+                        static_cast<int32_t>(random() % 50));
+    for (int64_t rank = 0; rank != ranks; ++rank) {
+      auto [mine, back] = batch.split(rank, /*byPart=*/true);
+      size_t at = 0;
+      for (shardq_chunk_part part : {SHARDQ_CHUNK_HEAD, SHARDQ_CHUNK_TAIL}) {
+        auto [first, lengths, own] = batch.lengths(rank, part, seqLens);
+        ASSERT_EQ(first.back(), static_cast<int32_t>(own.size()));
+        for (int64_t i = 0; i != batch.requests; ++i)
+          for (int32_t j = first[i]; j != first[i + 1]; ++j, ++at) {
+            EXPECT_EQ(own[j], mine[at] < 0 ? -1 : j);
+            if (mine[at] < 0)
+              continue;
+            int32_t sees = lengths[i] - (first[i + 1] - j) + 1;
+            EXPECT_EQ(sees, seqLens[i] - batch.starts[i + 1] + mine[at] + 1);
+          }
+      }
+      EXPECT_EQ(at, mine.size());
+    }
   }
 }

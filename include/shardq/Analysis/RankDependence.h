@@ -38,6 +38,9 @@ public:
   /// The numbers may differ.
   bool isDependent(Value value) const { return get(value).contents; }
 
+  /// The shape may differ.
+  bool isShapeDependent(Value value) const { return get(value).shape; }
+
   /// The op that makes `op` run on some ranks and not on others, or null. Goes
   /// outwards through regions up to the function.
   Operation *getDivergentParent(Operation *op) const;

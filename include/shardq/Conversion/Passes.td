@@ -53,7 +53,9 @@ def ConvertShardQToGPU : Pass<"convert-shardq-to-gpu", "::mlir::ModuleOp"> {
     Option<"scratchBytes", "scratch-bytes", "int64_t", /*default=*/"int64_t(1) << 28",
            "Memory for indexer scores: more rows than fit are scored in turns">,
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"227 * 1024",
-           "Shared memory that a block of the card may have">];
+           "Shared memory that a block of the card may have">,
+    Option<"startEarly", "start-early", "bool", /*default=*/"false",
+           "Kernels may be started before the one in front of them has ended (sm_90 and later)">];
 }
 
 def ShareKernels : Pass<"shardq-share-kernels", "::mlir::ModuleOp"> {

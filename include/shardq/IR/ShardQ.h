@@ -22,13 +22,22 @@
 
 #include "shardq/IR/ShardQDialect.h.inc"
 #include "shardq/IR/ShardQEnums.h.inc"
-#include "shardq/IR/ShardQInterfaces.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "shardq/IR/ShardQAttrs.h.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "shardq/IR/ShardQTypes.h.inc"
+
+namespace mlir::shardq {
+class CollectiveOpInterface;
+namespace detail {
+/// Reduce forms are those of a merge.
+LogicalResult verifyTransport(CollectiveOpInterface op);
+} // namespace detail
+} // namespace mlir::shardq
+
+#include "shardq/IR/ShardQInterfaces.h.inc"
 
 namespace mlir::shardq {
 // `custom<Direction>` of the ops' assembly.

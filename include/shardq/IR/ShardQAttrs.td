@@ -35,12 +35,37 @@ def ShardQ_Direction : I32EnumAttr<"Direction", "which sharding an exchange turn
   let genSpecializedAttr = 0;
 }
 
+def ShardQ_Transport : I32EnumAttr<"Transport", "how the rows of a collective travel", [
+    I32EnumAttrCase<"Direct", 0, "direct">,
+    I32EnumAttrCase<"Nccl", 1, "nccl">,
+    I32EnumAttrCase<"AgRs", 2, "ag_rs">,
+    I32EnumAttrCase<"AgAr", 3, "ag_ar">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
 def ShardQ_DirectionAttr : EnumAttr<ShardQ_Dialect, ShardQ_Direction, "direction"> {
   let summary = "direction of an exchange";
   let description = [{
     `heads_to_tokens` or `tokens_to_heads`, see `shardq.exchange`; `gather_heads`, see
     `shardq.gather_query`; `scatter_heads`, see `shardq.combine_lse`; `gather_rows`, see
-    `shardq.gather_kv_start`.
+    `shardq.gather_rows` and `shardq.gather_kv_start`.
+  }];
+  let assemblyFormat = "$value";
+}
+
+def ShardQ_ChunkPart : I32EnumAttr<"ChunkPart", "rows of a step in chunks", [
+    I32EnumAttrCase<"All", 0, "all">,
+    I32EnumAttrCase<"Head", 1, "head">,
+    I32EnumAttrCase<"Tail", 2, "tail">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
+def ShardQ_ChunkPartAttr : EnumAttr<ShardQ_Dialect, ShardQ_ChunkPart, "chunk_part"> {
+  let summary = "part of a step in chunks";
+  let description = [{
+    `all` rows; the decode requests with the `head` chunks; or the `tail` chunks. See `shardq.chunk_split`.
   }];
   let assemblyFormat = "$value";
 }
@@ -165,6 +190,32 @@ def ShardQ_LseAttr : ShardQ_Attr<"Lse", "lse"> {
   }];
   let parameters = (ins EnumParameter<ShardQ_LseBase>:$base);
   let assemblyFormat = "`<` `base` `=` $base `>`";
+}
+
+def ShardQ_TransportAttr : ShardQ_Attr<"Transport", "transport"> {
+  let summary = "how the rows of a collective travel, and why";
+  let description = [{
+    Of a collective of level 2, and of the `push` that it becomes:
+
+    - `direct`: ranks write into each other's memory. Where they cannot, the runtime lets NCCL carry the
+      rows of all exchanges of the communicator
+    - `nccl`: NCCL carries the rows, whatever the ranks could do
+    - `ag_rs`: `combine_lse` as an all-gather of LSEs, local weights, and a reduce-scatter of outputs
+    - `ag_ar`: the same with an all-reduce, where each rank keeps all heads
+
+    The reason is for people; `--shardq-select-transport` writes both.
+
+    ```mlir
+    #shardq.transport<nccl>
+    #shardq.transport<direct, "ranks of one host write into each other's memory">
+    ```
+
+    **Constraints:**
+    - `ag_rs` and `ag_ar` stand on `combine_lse` only
+  }];
+  let parameters = (ins EnumParameter<ShardQ_Transport>:$value,
+                        OptionalParameter<"StringAttr">:$reason);
+  let assemblyFormat = "`<` $value (`,` $reason^)? `>`";
 }
 
 def ShardQ_ChannelAttr : ShardQ_Attr<"Channel", "channel"> {

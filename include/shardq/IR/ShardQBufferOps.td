@@ -120,7 +120,8 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     `gather_heads`: the head blocks of all `T` rows go to every member, into the inbox
     `[T, H, sum of d]`. `scatter_heads`: sources are the partial output `[T, H, d]` and its LSE
     `[T, H]`; each member gets its `H/N` heads of all rows, as rows `me*T .. me*T + T` of its
-    inbox `[N*T, H/N, d + p]`, where `p` elements are 16 bytes that begin with the LSE as f32.
+    inbox `[N*T, H/N, d + p]`, where `p` elements are 16 bytes that begin with the LSE as f32. Without
+    an LSE the inbox is `[N*T, H/N, d]`.
     `gather_rows`: all `n` rows of the source go to every member, as rows `me*n .. me*n + n` of its inbox
     `[N*n, d]` or `[N*n, H, d]`. With `blocks` those of the blocks, `[N*n, sum of d]`; the inbox's size says how
     many blocks there are.
@@ -154,6 +155,7 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     - `blocks` and `block_size` stand together and with `gather_rows` only, `block_stride_rows` with them
     - `inbox` is in symmetric memory of the mesh
     - `capacity`, in rows of the inbox, is not negative
+    - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$sources,
@@ -163,7 +165,8 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
                        MemRefRankOf<ShardQ_MovedElements, [2, 3]>:$inbox,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange, I64Attr:$capacity, OptionalAttr<I64Attr>:$block_size,
-                       OptionalAttr<I64Attr>:$block_stride_rows);
+                       OptionalAttr<I64Attr>:$block_stride_rows,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let assemblyFormat = [{
     custom<Direction>($direction) `(` $sources `)`
     (`by` `(` $ids^ `,` $offsets `)` `decodes` `(` $decodes `)`)?

@@ -134,10 +134,12 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
     - the result has `N` times the heads of a source, and the dimensions of all sources together
     - heads and dimensions are static
     - the destination of the buffer form is in symmetric memory of the mesh
+    - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins Variadic<ShardQ_Shaped<ShardQ_MovedElements, [3]>>:$sources,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [3]>>:$outs,
-                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [3]>>:$results);
   let assemblyFormat = [{
     `(` $sources `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
@@ -151,11 +153,11 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
 
 def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
-  let summary = "merges the partial attention outputs of a group, each rank its heads";
+  let summary = "merges the partial attention outputs of a group, each rank its heads or all";
   let description = [{
     Every member attended all `H` heads over its part of the keys. `partial` is `[T, H, d]`,
     `partial_lse` `[T, H]`, on each; the result `[T, H/N, d]` has this rank's heads of what attention
-    over all keys gives. For each row and head, over the members `s`:
+    over all keys gives, a result `[T, H, d]` all of them. For each row and head, over the members `s`:
 
     - an LSE of NaN or +inf counts as -inf; a member with -inf takes no part, and its
       partial output is not read
@@ -172,6 +174,9 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
       +---------+  +---------+          +----+    +----+
          T x H        T x H             T x H/N
     ```
+
+    `--shardq-select-transport` chooses how that is done, and makes other ops of the form in which each rank keeps
+    all heads and of those that `transport` names `ag_rs` and `ag_ar`.
 
     Collective: see `exchange`.
 
@@ -190,15 +195,17 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     - the mesh exists and has the axis
     - there are one or two results
     - `partial`, `partial_lse` and the results agree in rows, `partial` and `partial_lse` in heads
-    - the results have `1/N` of the heads, the first the dimension of `partial`
+    - the results have `1/N` of the heads, or all, the first the dimension of `partial`
     - `partial` and the first result have one element type, `partial_lse` and the second
     - heads and dimensions are static
     - the base, `lse` (default e), is that of the `sparse_mla` that made `partial_lse`
+    - `transport` is not `ag_rs` where the results have all heads, not `ag_ar` where they have `1/N`
   }];
   let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$partial,
                        ShardQ_Shaped<[BF16, F16, F32], [2]>:$partial_lse,
                        Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$outs,
-                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse);
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
   let assemblyFormat = [{
     $partial `lse` `(` $partial_lse `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
@@ -210,7 +217,137 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     /// kLseBytes.
     MemRefType getInboxType();
     LseBase getLseBase() { return getLse() ? getLse()->getBase() : LseBase::E; }
+    /// The results have the heads of `partial`: all, or the only rank's.
+    bool keepsAllHeads();
   }];
+}
+
+def ShardQ_WeighPartialOp : ShardQ_TwoFormOp<"weigh_partial", ShardQ_OnAxis> {
+  let summary = "this rank's share of a merged attention output";
+  let description = [{
+    What a sum over the members of a group makes the result of `combine_lse` of: `partial` `[T, H, d]`
+    times its weight, in f32. `lses` `[N*T, H]` has the LSEs of all members, rank after rank, as
+    `gather_rows` returns them. For each row and head, with `w[s]` as in `combine_lse` and `r` this rank:
+
+    - the result is `w[r] / sum_s w[s] * partial`
+    - where this rank's LSE is -inf (NaN and +inf count as that) it is 0, and `partial` is not read
+    - the optional second result is the merged LSE, of all heads, in the base of `lses`; -inf where
+      no member takes part
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @weigh(%partial: tensor<?x64x512xbf16>, %lses: tensor<?x64xf32>)
+        -> (tensor<?x64x512xf32>, tensor<?x64xf32>) {
+      %share, %merged = shardq.weigh_partial %partial lses(%lses) over @ranks "dcp"
+          : (tensor<?x64x512xbf16>, tensor<?x64xf32>)
+          -> (tensor<?x64x512xf32>, tensor<?x64xf32>)
+      return %share, %merged : tensor<?x64x512xf32>, tensor<?x64xf32>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - there are one or two results
+    - `lses` has `N` times the rows of `partial`, and its heads
+    - the share has the shape of `partial`, the merged LSE its rows and heads
+    - the share is of f32, the merged LSE of the element type of `lses`
+    - heads and dimensions are static
+  }];
+  let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$partial,
+                       ShardQ_Shaped<[BF16, F16, F32], [2]>:$lses,
+                       Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse);
+  let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
+  let assemblyFormat = [{
+    $partial `lses` `(` $lses `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    LseBase getLseBase() { return getLse() ? getLse()->getBase() : LseBase::E; }
+  }];
+}
+
+def ShardQ_ReduceHeadsOp : ShardQ_TwoFormOp<"reduce_heads", [
+    ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
+  let summary = "sums over a group, each rank its heads";
+  let description = [{
+    Sources `[T, H, d]`, result `[T, H/N, d]` on each rank: the sum of its heads over the members, in f32, in
+    ascending rank order, rounded once. `T` is the same on all ranks. A reduce-scatter; with a
+    `gather_query` of the result an all-reduce, whose sums are the same on all ranks bit for bit.
+
+    ```
+      rank 0       rank 1               rank 0        rank 1
+      +---------+  +---------+          +---------+   +---------+
+      | a0   a1 |  | a0'  a1'|          | a0 + a0'|   | a1 + a1'|
+      | b0   b1 |  | b0'  b1'|  ---->   | b0 + b0'|   | b1 + b1'|
+      +---------+  +---------+          +---------+   +---------+
+         T x H        T x H               T x H/N       T x H/N
+    ```
+
+    Collective: see `exchange`.
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @reduce(%share: tensor<?x64x512xf32>) -> tensor<?x16x512xbf16> {
+      %out = shardq.reduce_heads %share over @ranks "dcp"
+          : (tensor<?x64x512xf32>) -> tensor<?x16x512xbf16>
+      return %out : tensor<?x16x512xbf16>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - source and result agree in rows and values a head
+    - the result has `1/N` of the heads
+    - heads and dimensions are static
+    - `transport`, where chosen, is `direct` or `nccl`
+  }];
+  let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$source,
+                       Variadic<MemRefRankOf<[BF16, F16, F32], [3]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
+  let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [3]>>:$results);
+  let assemblyFormat = [{
+    $source `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    Direction getDirection() { return Direction::ScatterHeads; }
+    /// `[N*T, H/N, d]`, the rows of member `s` from `s*T` on.
+    MemRefType getInboxType();
+  }];
+}
+
+def ShardQ_SumPartialsOp : ShardQ_Op<"sum_partials", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "sums what the members of a group wrote to an inbox of `reduce_heads`";
+  let description = [{
+    The part of `reduce_heads` behind the wait: row `t` of `out` is the sum of rows `s*T + t` of the inbox
+    `[N*T, H, d]` over the members `s`, ascending, in f32, rounded once.
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @sum(%inbox: memref<?x16x512xf32, #shardq.symmetric<@ranks>>,
+                   %out: memref<?x16x512xbf16>) {
+      shardq.sum_partials %inbox into(%out) over @ranks "dcp"
+          : memref<?x16x512xf32, #shardq.symmetric<@ranks>>, memref<?x16x512xbf16>
+      return
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - `inbox` has `N` times the rows of `out`, its heads and its values a head
+    - heads and dimensions are static
+  }];
+  let arguments = (ins MemRefRankOf<[BF16, F16, F32], [3]>:$inbox,
+                       MemRefRankOf<[BF16, F16, F32], [3]>:$out,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+  let assemblyFormat = [{
+    $inbox `into` `(` $out `)` `over` $mesh $axis attr-dict `:` type($inbox) `,` type($out)
+  }];
+  let hasVerifier = 1;
 }
 
 def ShardQ_MergeLseOp : ShardQ_Op<"merge_lse", [

@@ -19,8 +19,9 @@ def ShardQ_Dialect : Dialect {
     | 1 model | `mesh`, `expand_rows`, `indexer`, `topk`, `convert_indices`, `sparse_mla`, `tap` | user, importers |
     | 2 distributed | level 1 on token shards, `count_decode_rows`, `zigzag_split`, `split_gate`, `local_rows`, `take_rows`, `exchange` | `--shard-q-tokens` |
     | 2 distributed | level 1 on own keys, `local_lengths`, `filter_indices`, `gather_query`, `combine_lse` | `--shardq-dcp` |
+    | 2 distributed | `weigh_partial`, `reduce_heads`: what a merge can be made of | `--shardq-select-transport` |
     | 2 distributed | level 1 on gathered keys, `gather_blocks`, `gather_gate`, `gather_kv_start`, `gather_kv_finish`, `gathered_slots`, `gathered_table` | `--shardq-dcp` |
-    | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `peer_view`, `rank` | bufferization and planning |
+    | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take
     every per-token input with the row as dimension 0, and no row looks at another,
@@ -37,7 +38,7 @@ def ShardQ_Dialect : Dialect {
     (`outs`, no results) with the same meaning.
 
     **Effects.** Ops on tensors are free of effects, except those that talk to
-    other ranks: `exchange`, `gather_query`, `combine_lse`, `gather_kv_start`, `gather_kv_finish`, `push`, `signal`
+    other ranks: `exchange`, `gather_query`, `combine_lse`, `reduce_heads`, `gather_kv_start`, `gather_kv_finish`, `push`, `signal`
     and `wait` write the peer-memory resource, so that neither CSE nor DCE nor speculation drops or moves one: a
     rank that skipped one would hang its peers.
 

@@ -148,7 +148,8 @@ def ShardQ_LocalRowsOp : ShardQ_TwoFormOp<"local_rows", ShardQ_OnAxis> {
 def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
   let summary = "chosen rows of a row operand";
   let description = [{
-    `result[i, ...] = source[rows[i], ...]`; rows of zeros where `rows[i]` is outside the source.
+    `result[i, ...] = source[rows[i], ...]`; rows of `missing`, or zeros without it, where `rows[i]` is
+    outside the source.
 
     ```mlir
     func.func @take(%q: tensor<?x64x128xbf16>, %mine: tensor<?xi32>) -> tensor<?x64x128xbf16> {
@@ -161,16 +162,31 @@ def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
     **Constraints:**
     - source and result have one element type and, behind dimension 0, one shape
     - `rows` and the result agree in rows
+    - `missing` is a number of the element type, which is i32, i64 or f32 then
   }];
   let arguments = (ins ShardQ_Shaped<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>:$source,
                        ShardQ_IntVector:$rows,
-                       Variadic<MemRefRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$outs);
+                       Variadic<MemRefRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$outs,
+                       OptionalAttr<TypedAttrInterface>:$missing);
   let results = (outs Variadic<TensorRankOf<!listconcat(ShardQ_MovedElements, [I32, I64]), [1, 2, 3]>>:$results);
   let assemblyFormat = [{
     $source `[` $rows `]` (`outs` `(` $outs^ `)`)? attr-dict
     `:` functional-type(operands, results)
   }];
+  let builders = [OpBuilder<(ins "TypeRange":$results, "Value":$source, "Value":$rows,
+                                 "ValueRange":$outs), [{
+    build($_builder, $_state, results, source, rows, outs, TypedAttr());
+  }]>];
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// What rows outside the source consist of.
+    TypedAttr getMissingValue() {
+      if (TypedAttr missing = getMissingAttr())
+        return missing;
+      return ::llvm::cast<TypedAttr>(
+          Builder(getContext()).getZeroAttr(getOutType(0).getElementType()));
+    }
+  }];
 }
 
 def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
@@ -225,13 +241,15 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
     - heads of the token side are `W` times those of the head side
     - `after` stands with `tokens_to_heads` only and has the result's heads and dimension
     - heads and dimensions are static
+    - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
                        Variadic<ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>>:$sources,
                        ShardQ_IntVector:$ids, ShardQ_IntVector:$offsets, Index:$decodes,
                        Optional<ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>>:$after,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$outs,
-                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [2, 3]>>:$results);
   let assemblyFormat = [{
     custom<Direction>($direction) `(` $sources `)` `by` `(` $ids `,` $offsets `)` `decodes` `(` $decodes `)`

@@ -39,10 +39,12 @@ def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows",
       dimension 0, one static shape
     - the result has `N` times the rows
     - the destination of the buffer form is in symmetric memory of the mesh
+    - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>:$source,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$outs,
-                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [2, 3]>>:$results);
   let assemblyFormat = [{
     $source `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
@@ -144,11 +146,13 @@ def ShardQ_GatherKvStartOp : ShardQ_Op<"gather_kv_start", [
     - `block_size` is positive, `block_stride_rows` (default `block_size`) not below it
     - the handle has one use, a `gather_kv_finish` behind it in its block
     - no other gather starts between the two
+    - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins Variadic<ShardQ_Shaped<ShardQ_MovedElements, [2]>>:$sources,
                        ShardQ_IntVector:$blocks, ShardQ_IntVector:$count,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I64Attr:$block_size,
-                       OptionalAttr<I64Attr>:$block_stride_rows);
+                       OptionalAttr<I64Attr>:$block_stride_rows,
+                       OptionalAttr<ShardQ_TransportAttr>:$transport);
   let results = (outs ShardQ_KvGather:$handle);
   let assemblyFormat = [{
     `(` $sources `)` `blocks` `(` $blocks `,` $count `)` `over` $mesh $axis attr-dict
@@ -205,6 +209,9 @@ def ShardQ_GatherKvFinishOp : ShardQ_TwoFormOp<"gather_kv_finish", [
     FlatSymbolRefAttr getMeshAttr();
     StringAttr getAxisAttr();
     Direction getDirection() { return Direction::GatherRows; }
+    // The start's.
+    TransportAttr getTransportAttr();
+    void setTransportAttr(TransportAttr transport);
     MemRefType getInboxType() { return ::llvm::cast<MemRefType>(getOuts().front().getType()); }
   }];
 }

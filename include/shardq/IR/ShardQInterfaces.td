@@ -52,12 +52,19 @@ def ShardQ_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     An op of level 2 or 3 that all ranks of a group run together: each pushes rows into
     the inboxes of the others. `--shardq-plan-workspace` makes `push`, `signal` and `wait` of it.
   }];
+  let verify = [{
+    return ::mlir::shardq::detail::verifyTransport(::llvm::cast<CollectiveOpInterface>($_op));
+  }];
   let methods = [
     InterfaceMethod<"The mesh of the group.", "::mlir::FlatSymbolRefAttr", "getMeshAttr", (ins)>,
     InterfaceMethod<"The axis of the group.", "::mlir::StringAttr", "getAxisAttr", (ins)>,
     InterfaceMethod<"What moves where.", "::mlir::shardq::Direction", "getDirection", (ins)>,
     InterfaceMethod<"Type of the inbox of the buffer form.", "::mlir::MemRefType",
-                    "getInboxType", (ins)>
+                    "getInboxType", (ins)>,
+    InterfaceMethod<"How the rows travel, and why; null while nobody has chosen.",
+                    "::mlir::shardq::TransportAttr", "getTransportAttr", (ins)>,
+    InterfaceMethod<"Chooses how the rows travel.", "void", "setTransportAttr",
+                    (ins "::mlir::shardq::TransportAttr":$transport)>
   ];
 }
 

@@ -308,7 +308,7 @@ def ShardQ_TapOp : ShardQ_Op<"tap", [
   let summary = "hands a value to an observer of the program";
   let description = [{
     Gives the runtime's tap callback the value under a name, and where `rows` is given the
-    step row of each row of the value; nothing happens without a callback. No other op
+    step row of each row of the value (-1 for padding); nothing happens without a callback. No other op
     depends on it. `shardq-run --verify` puts taps on top-k indices, `--shard-q-tokens`
     keeps them (with the rows they then hold). `count` is where the device keeps how many
     rows hold a value, -1 for no value at all; the host code of the GPU target, which does

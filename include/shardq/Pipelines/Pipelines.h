@@ -5,6 +5,7 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
+#include "shardq/Transforms/Passes.h"
 
 namespace mlir::shardq {
 
@@ -25,6 +26,23 @@ struct TargetOptions : PassPipelineOptions<Derived> {
   mlir::detail::PassOptions::Option<int64_t> slots{
       *this, "slots", llvm::cl::desc("Micro-batches in flight"),
       llvm::cl::init(1)};
+  mlir::detail::PassOptions::Option<TransportChoice> transport{
+      *this, "transport",
+      llvm::cl::desc("How collectives travel; see --shardq-select-transport"),
+      llvm::cl::init(TransportChoice::Auto),
+      llvm::cl::values(
+          clEnumValN(TransportChoice::Auto, "auto", "As its table says"),
+          clEnumValN(TransportChoice::Direct, "direct",
+                     "Into the memory of peers"),
+          clEnumValN(TransportChoice::Nccl, "nccl", "NCCL carries them"),
+          clEnumValN(TransportChoice::AgRs, "ag_rs",
+                     "Merges by all-gather and reduce-scatter"),
+          clEnumValN(TransportChoice::AgAr, "ag_ar",
+                     "Merges by all-gather and all-reduce"))};
+  mlir::detail::PassOptions::Option<int64_t> hostRanks{
+      *this, "host-ranks",
+      llvm::cl::desc("Consecutive ranks that share a host; 0: all"),
+      llvm::cl::init(0)};
   mlir::detail::PassOptions::Option<bool> entryPoints{
       *this, "entry-points",
       llvm::cl::desc("A C function of DLPack tensors for each public function, "

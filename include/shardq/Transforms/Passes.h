@@ -11,6 +11,13 @@ namespace mlir::shardq {
 /// Which form of attention over a sharded KV cache --shardq-dcp makes.
 enum class DcpStep { Decode, Gather, Gate };
 
+/// How collectives are to travel; `Auto` leaves it to the table of
+/// --shardq-select-transport.
+enum class TransportChoice { Auto, Direct, Nccl, AgRs, AgAr };
+
+/// Where ranks live.
+enum class RankTarget { Cpu, Cuda };
+
 #define GEN_PASS_DECL
 #include "shardq/Transforms/Passes.h.inc"
 

@@ -98,6 +98,48 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
                            "::mlir::scf::SCFDialect"];
 }
 
+def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
+  let summary = "Divides the rows of prefill requests over ranks, in chunks";
+  let description = [{
+    For prefill context parallelism: in a program whose ranks along the axis all hold all rows of the
+    step, each `sparse_mla`, with the index ops that feed it, runs on a rank's own rows: decode requests whole, of each
+    prefill request a chunk from its beginning and one from its end (`chunk_split`). Its results are gathered.
+
+    ```mlir
+    // once per step
+    %decodes = shardq.count_decode_rows %query_start
+    %mine, %restore = shardq.chunk_split %query_start decodes(%decodes) rows(%rows) over @ranks "pcp"
+    %req_mine = shardq.take_rows %req[%mine] {missing = -1 : i32}
+    %visible_mine = shardq.take_rows %visible[%mine]
+    // per attention
+    // indexer, conversion, attention on take_rows of their row operands
+    %all = shardq.gather_rows %out_mine over @ranks "pcp"
+    %out = shardq.take_rows %all[%restore]
+    ```
+
+    Padded rows have request -1 and visible length 0. With `two-calls` the heads (with the decode requests) and the
+    tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
+    request.
+
+    Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows:
+    own rows are taken, gathered and written by `chunk_slots`.
+
+    The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
+    KV for `--shardq-dcp` behind this pass, may be sharded over other axes. An attention that cannot be
+    rewritten stays as it is; with `remarks` the reason is said at the op. A mesh without the axis, or with one rank
+    along it, changes nothing, nor does a second run.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"pcp\"", "Mesh axis over which requests are divided">,
+    Option<"twoCalls", "two-calls", "bool", "false",
+           "Attend head and tail chunks in two calls, by key lengths">,
+    Option<"remarks", "remarks", "bool", "true",
+           "Say which attentions were rewritten, and why others were not">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
 def ShardQVerifyLayouts : Pass<"shardq-verify-layouts", "::mlir::ModuleOp"> {
   let summary = "Rejects argument layouts that do not fit the argument";
   let description = [{
@@ -118,12 +160,86 @@ def ShardQVerifyExchanges : Pass<"shardq-verify-exchanges", "::mlir::ModuleOp"> 
   }];
 }
 
+def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
+  let summary = "Lets steps of more rows than planned exchange queries and outputs in slices";
+  let description = [{
+    A step of the form for decode steps has as many rows as its caller gives it, and inboxes hold
+    `max-tokens`. Each `gather_query` and the attention and `combine_lse` that read it get a second form, as do the ops that
+    `--shardq-select-transport` makes of a merge:
+
+    ```mlir
+    %fits = arith.cmpi sle, %rows, %c8192 : index
+    %out = scf.if %fits -> (tensor<?x16x512xbf16>) {
+      // the ops as they were
+    } else {
+      // scf.for over the rows, max-tokens at a time: the same ops on rows of the slice
+    }
+    ```
+
+    All ranks have the same rows, so all take the same branch and as many turns. A row's result does not
+    depend on which slice it is in. A `gather_query`, `combine_lse` or `reduce_heads` on its own is sliced by itself. One whose rows
+    are known to fit is left alone, as is one whose rows differ between ranks, with a remark: no rank could tell the turns
+    of the others. A second run changes nothing.
+  }];
+  let options = [
+    Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
+}
+
+def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> {
+  let summary = "Chooses how each collective travels, and says why";
+  let description = [{
+    One table, at the top of the pass' file, from what is known when a program is compiled: the
+    mesh, hosts, types, the target and the option. Each collective of level 2 on tensors gets a `transport` attribute with the
+    choice and its reason, and a remark that says the same. One that has a choice keeps it: by hand, or of an earlier run.
+
+    | choice | what it is |
+    | --- | --- |
+    | `direct` | ranks write into each other's memory; the runtime's own choice at start-up, for all exchanges of a communicator, is behind it |
+    | `nccl` | NCCL carries the rows, on GPUs |
+    | `ag_rs` | of a `combine_lse`: `gather_rows` of the LSEs, `weigh_partial`, `reduce_heads` |
+    | `ag_ar` | the same and a `gather_query` of the sums, where each rank keeps all heads |
+
+    ```mlir
+    // combine_lse %partial lse(%lse), ag_rs
+    %lses = shardq.gather_rows %lse over @ranks "dcp"
+    %share = shardq.weigh_partial %partial lses(%lses) over @ranks "dcp"
+    %out = shardq.reduce_heads %share over @ranks "dcp"
+    ```
+
+    A `combine_lse` that keeps all heads and is `direct` or `nccl` becomes one of own heads and a `gather_query` of its result.
+    Every form follows the definition of `combine_lse`; the sums of `ag_rs` and `ag_ar` are of rounded weights, so the last bits
+    differ. `transport=ag_rs` and `transport=ag_ar` choose for `combine_lse` alone, others are then chosen as by `auto`.
+    Forcing what cannot work is an error that says why. Capacity decides nothing here: `--shardq-slice-steps` and gates keep
+    steps within it.
+  }];
+  let options = [
+    Option<"transport", "transport", "::mlir::shardq::TransportChoice", "::mlir::shardq::TransportChoice::Auto",
+           "How collectives travel", [{::llvm::cl::values(
+             clEnumValN(::mlir::shardq::TransportChoice::Auto, "auto", "As the table says"),
+             clEnumValN(::mlir::shardq::TransportChoice::Direct, "direct", "Into the memory of peers"),
+             clEnumValN(::mlir::shardq::TransportChoice::Nccl, "nccl", "NCCL carries them"),
+             clEnumValN(::mlir::shardq::TransportChoice::AgRs, "ag_rs", "Merges by all-gather and reduce-scatter"),
+             clEnumValN(::mlir::shardq::TransportChoice::AgAr, "ag_ar", "Merges by all-gather and all-reduce"))}]>,
+    Option<"target", "target", "::mlir::shardq::RankTarget", "::mlir::shardq::RankTarget::Cuda",
+           "What ranks are", [{::llvm::cl::values(
+             clEnumValN(::mlir::shardq::RankTarget::Cpu, "cpu", "Processes of a host"),
+             clEnumValN(::mlir::shardq::RankTarget::Cuda, "cuda", "GPUs"))}]>,
+    Option<"hostRanks", "host-ranks", "int64_t", "0", "Consecutive ranks of the mesh that share a host; 0: all">,
+    Option<"remarks", "remarks", "bool", "true", "Say what was chosen, and why">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
 def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
   let summary = "Plans the symmetric workspace; exchanges become push, signal and wait";
   let description = [{
     Runs on buffers. Each `exchange` becomes `workspace`, `push`, `signal` and `wait`, then fills in
     `after` rows and graph padding; a `gather_query` or `gather_rows` the same, a `combine_lse` with a `merge_lse` that reads
-    the inbox; a `gather_kv_start` becomes the first three, its finish the `wait`. Exchanges of one direction, inbox shape and axis share a
+    the inbox, a `reduce_heads` with a `sum_partials`; a `gather_kv_start` becomes the first three, its finish the `wait`. Exchanges of one direction, inbox shape and axis share a
     channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
     `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
     outputs as many from each rank, as in a step of the largest size; gathered rows `max_tokens + 2*max_requests` of

@@ -22,6 +22,7 @@
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_CONVERTSHARDQTOGPU
@@ -72,11 +73,11 @@ struct Carriage {
 /// Lowers one function.
 class FunctionLowering {
 public:
-  FunctionLowering(func::FuncOp function, int64_t scratchBytes,
-                   int64_t sharedBytes, KernelNames &names)
-      : function(function), scratchBytes(scratchBytes),
-        sharedBytes(sharedBytes), names(names), context(function.getContext()) {
-  }
+  FunctionLowering(func::FuncOp function,
+                   const ConvertShardQToGPUOptions &options, KernelNames &names)
+      : function(function), scratchBytes(options.scratchBytes),
+        sharedBytes(options.sharedBytes), startEarly(options.startEarly),
+        names(names), context(function.getContext()) {}
 
   LogicalResult run();
 
@@ -126,6 +127,7 @@ private:
 
   func::FuncOp function;
   int64_t scratchBytes, sharedBytes;
+  bool startEarly;
   KernelNames &names;
   MLIRContext *context;
   DeviceValues values;
@@ -208,11 +210,21 @@ static bool sinkIntoBranch(memref::CopyOp copy) {
       }))
     return false;
   unsigned index = cast<OpResult>(copy.getSource()).getResultNumber();
+  // Then nobody wants what the sides have, which may be the device's.
+  Type type = copy.getSource().getType();
+  bool isOnlyCopied =
+      memref::CastOp::areCastCompatible(copy.getTarget().getType(), type) &&
+      llvm::all_of(copy.getSource().getUsers(), [&](Operation *user) {
+        return user == copy || user->use_empty();
+      });
   for (Region *side : {&branch.getThenRegion(), &branch.getElseRegion()}) {
     Operation *yield = side->front().getTerminator();
     OpBuilder b(yield);
     memref::CopyOp::create(b, copy.getLoc(), yield->getOperand(index),
                            copy.getTarget());
+    if (isOnlyCopied)
+      yield->setOperand(index, b.createOrFold<memref::CastOp>(
+                                   copy.getLoc(), type, copy.getTarget()));
   }
   copy.erase();
   return true;
@@ -464,6 +476,17 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
   return rows;
 }
 
+/// The kernel is there before the one in front of it has ended, and touches no
+/// memory until then. Then it lets the next one come, unless it waits for
+/// peers: what they wait for may be behind a kernel of another stream, which
+/// needs the room that the next one would hold.
+static void emitEarlyStart(KernelBuilder &k, const KernelShape &shape) {
+  NVVM::GriddepcontrolOp::create(k, NVVM::GridDepActionKind::wait);
+  if (!shape.waitsForPeers)
+    NVVM::GriddepcontrolOp::create(k,
+                                   NVVM::GridDepActionKind::launch_dependents);
+}
+
 /// Rows of a list of blocks, of which the device knows how many there are.
 Value FunctionLowering::getPushedRows(PushOp op) {
   OpBuilder b(op);
@@ -494,6 +517,14 @@ void FunctionLowering::launch(Operation *op, Twine name,
   Value blocks = arith::MulIOp::create(
       b, loc, teams,
       arith::ConstantIndexOp::create(b, loc, shape.blocksPerRow));
+  if (shape.oneOf != 1) {
+    Value few = arith::MinSIOp::create(
+        b, loc, blocks,
+        arith::ConstantIndexOp::create(b, loc, shape.fewBlocks));
+    Value some = arith::DivUIOp::create(
+        b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.oneOf));
+    blocks = arith::MaxSIOp::create(b, loc, few, some);
+  }
   blocks = arith::MinSIOp::create(
       b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.maxBlocks));
   blocks = arith::MaxSIOp::create(b, loc, blocks, one);
@@ -510,6 +541,8 @@ void FunctionLowering::launch(Operation *op, Twine name,
   k.setInsertionPointToStart(&launchOp.getBody().front());
   Operation *end = gpu::TerminatorOp::create(k);
   k.setInsertionPoint(end);
+  if (startEarly)
+    emitEarlyStart(k, shape);
 
   IRMapping copies;
   Value address;
@@ -1191,8 +1224,21 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
-  WalkResult result = module.walk(
-      [&](SparseMlaOp op) { return WalkResult(verifyOwnKeys(op)); });
+  // Rows outside the source are cleared by bytes.
+  auto verifyMissing = [](TakeRowsOp op) -> LogicalResult {
+    if (!op.getMissingAttr() || op.getOutType(0).getRank() == 1)
+      return success();
+    return op.emitOpError("with 'missing' on rows of more than one number has "
+                          "no form on the GPU");
+  };
+  auto check = [&](Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
+        .Case<TakeRowsOp>(verifyMissing)
+        .Default(success());
+  };
+  WalkResult result =
+      module.walk([&](Operation *op) { return WalkResult(check(op)); });
   return failure(result.wasInterrupted());
 }
 
@@ -1227,8 +1273,8 @@ void ConvertShardQToGPUPass::runOnOperation() {
        llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     if (function.isExternal())
       continue;
-    if (failed(
-            FunctionLowering(function, scratchBytes, sharedBytes, names).run()))
+    ConvertShardQToGPUOptions options{scratchBytes, sharedBytes, startEarly};
+    if (failed(FunctionLowering(function, options, names).run()))
       return signalPassFailure();
   }
   names.note();

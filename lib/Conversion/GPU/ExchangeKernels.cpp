@@ -12,10 +12,6 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-/// Some waves of blocks on the largest card, so that the last one to end does
-/// not leave the links idle for long.
-static constexpr int64_t kPushBlocks = 132 * 16;
-
 KernelShape mlir::shardq::getExchangeShape(Operation *op) {
   if (auto push = dyn_cast<PushOp>(op); push && !push.isByOffsets())
     return push.getDirection() == Direction::GatherRows
@@ -23,13 +19,20 @@ KernelShape mlir::shardq::getExchangeShape(Operation *op) {
                : getGroupPushShape(push);
   KernelShape shape;
   shape.threads = 256;
-  shape.maxBlocks = kPushBlocks;
   // Lanes signal and wait; the others poison an inbox, should it come to it.
-  if (!isa<PushOp>(op))
+  if (!isa<PushOp>(op)) {
     shape.maxBlocks = 1;
-  // Rows are cut into parts of 4 to 9 pieces of 16 bytes a thread.
-  else
-    shape.blocksPerRow = 8;
+    shape.waitsForPeers = true;
+    return shape;
+  }
+  // Rows are cut into parts of 4 to 9 pieces of 16 bytes a thread. A block that
+  // stores little starts for little, and few blocks end late: two on each
+  // multiprocessor of the largest card, then one for a row, then some waves of
+  // them, so that the last one to end does not leave the links idle for long.
+  shape.blocksPerRow = 8;
+  shape.fewBlocks = 132 * 2;
+  shape.oneOf = 8;
+  shape.maxBlocks = 132 * 16;
   return shape;
 }
 

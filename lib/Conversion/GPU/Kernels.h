@@ -26,10 +26,16 @@ struct KernelShape {
   /// Rows that a block takes at a time, where rows are single elements.
   int64_t rowsPerBlock = 1;
   int64_t maxBlocks = 1 << 30;
+  /// Beyond `fewBlocks`, there is one in so many of them.
+  int64_t fewBlocks = 1 << 30;
+  int64_t oneOf = 1;
   int64_t dynamicShared = 0; // bytes
   /// Of a multiprocessor, that registers must allow: `nvvm.minctasm`. Left to
   /// itself, ptxas may spill for the sake of more.
   int64_t residentBlocks = 1;
+  /// Whether it waits for other ranks: nothing behind it takes room on the card
+  /// meanwhile.
+  bool waitsForPeers = false;
 };
 
 /// The `gpu.module` of all kernels of a program.

@@ -48,14 +48,14 @@ Value mlir::shardq::getCommonRows(KernelBuilder &b, RowWiseOpInterface op,
 // Copies
 //===----------------------------------------------------------------------===//
 
-static void emitTakeRowsKernel(KernelBuilder &b, ValueRange args) {
+static void emitTakeRowsKernel(KernelBuilder &b, TakeRowsOp op,
+                               ValueRange args) {
   Value source = args[0], rows = args[1], result = args[2];
   Value zero = b.index(0);
   Value count = b.min(b.dim(rows, 0), b.dim(result, 0));
   auto type = cast<MemRefType>(result.getType());
   if (type.getRank() == 1) {
-    Value none =
-        arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+    Value none = arith::ConstantOp::create(b, op.getMissingValue());
     b.overGrid(zero, count, [&](Value i) {
       Value row = b.toIndex(b.load(rows, i));
       Value value = b.choose(
@@ -289,7 +289,7 @@ void mlir::shardq::emitRowKernel(KernelBuilder &b, Operation *op,
       .Case([&](SplitGateOp op) { emitSplitGateKernel(b, op, args); })
       .Case([&](GatherGateOp op) { emitGatherGateKernel(b, op, args); })
       .Case([&](ConvertIndicesOp op) { IndexConversion(b, op, args).emit(); })
-      .Case([&](TakeRowsOp) { emitTakeRowsKernel(b, args); })
+      .Case([&](TakeRowsOp op) { emitTakeRowsKernel(b, op, args); })
       .Case([&](memref::CopyOp) { emitCopyKernel(b, args); })
       .Case([&](linalg::FillOp) { emitFillKernel(b, args[0], args[1]); })
       .Case([&](memref::StoreOp) {

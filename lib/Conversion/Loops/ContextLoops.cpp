@@ -165,7 +165,15 @@ void mlir::shardq::emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op,
 // Merge
 //===----------------------------------------------------------------------===//
 
-/// The LSE behind a head's values; NaN and +inf become -inf.
+/// NaN and +inf become -inf.
+static Value sanitize(LoopBuilder &b, Value lse) {
+  Value below =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse,
+                            b.f32(std::numeric_limits<double>::infinity()));
+  return b.select(below, lse, b.f32(-std::numeric_limits<double>::infinity()));
+}
+
+/// The LSE behind a head's values.
 static Value loadLse(LoopBuilder &b, Value inbox, Value row, Value head,
                      int64_t values) {
   Type element = cast<MemRefType>(inbox.getType()).getElementType();
@@ -182,11 +190,30 @@ static Value loadLse(LoopBuilder &b, Value inbox, Value row, Value head,
     Value bits = arith::OrIOp::create(b, high, loadHalf(0));
     lse = arith::BitcastOp::create(b, b.getF32Type(), bits);
   }
-  Value below =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse,
-                            b.f32(std::numeric_limits<double>::infinity()));
-  return b.select(below, lse, b.f32(-std::numeric_limits<double>::infinity()));
+  return sanitize(b, lse);
 }
+
+namespace {
+/// The arithmetic of LSEs of a base.
+struct Base {
+  Base(LoopBuilder &b, LseBase base)
+      : b(b), isTwo(base == LseBase::Two),
+        toTwo(b.f32(isTwo ? 1.0 : llvm::numbers::log2e)) {}
+  /// `base ^ (lse - top)`, the difference first.
+  Value weigh(Value lse, Value top) {
+    return math::Exp2Op::create(b, b.mul(b.sub(lse, top), toTwo));
+  }
+  Value log(Value value) {
+    if (isTwo)
+      return math::Log2Op::create(b, value);
+    return math::LogOp::create(b, value);
+  }
+
+  LoopBuilder &b;
+  bool isTwo;
+  Value toTwo;
+};
+} // namespace
 
 void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
                                 ValueRange args) {
@@ -197,8 +224,7 @@ void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
   int64_t heads = type.getDimSize(1), values = type.getDimSize(2);
   Value zero = b.index(0), width = b.index(values);
   Value infinity = b.f32(-std::numeric_limits<double>::infinity());
-  bool isBaseTwo = op.getLseBase() == LseBase::Two;
-  Value toBaseTwo = b.f32(isBaseTwo ? 1.0 : llvm::numbers::log2e);
+  Base base(b, op.getLseBase());
   Value sums = b.scratch({values}, b.getF32Type());
   Value lses = b.scratch({ranks}, b.getF32Type());
   Value rows = arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(ranks));
@@ -225,8 +251,7 @@ void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
         Value weight = b.choose(
             takesPart,
             [&] {
-              Value scaled = b.mul(b.sub(lse, top), toBaseTwo);
-              Value w = math::Exp2Op::create(b, scaled);
+              Value w = base.weigh(lse, top);
               b.loop(zero, width, [&](Value d) {
                 Value value = b.loadF32(inbox, {rowOf(member), head, d});
                 b.store(b.multiplyAdd(w, value, b.load(sums, d)), sums, d);
@@ -246,11 +271,107 @@ void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
       });
       if (!merged)
         return;
-      Value log = isBaseTwo ? Value(math::Log2Op::create(b, divisor))
-                            : Value(math::LogOp::create(b, divisor));
-      b.storeF32(b.select(isEmpty, infinity, b.add(top, log)), merged,
-                 {row, head});
+      Value lse = b.add(top, base.log(divisor));
+      b.storeF32(b.select(isEmpty, infinity, lse), merged, {row, head});
     });
   });
   b.free({sums, lses});
+}
+
+//===----------------------------------------------------------------------===//
+// Merge in two steps: weights, sums
+//===----------------------------------------------------------------------===//
+
+void mlir::shardq::emitWeighPartial(LoopBuilder &b, WeighPartialOp op,
+                                    ValueRange args) {
+  Value partial = args[0], lses = args[1], share = args[2];
+  Value merged = op.getNumOuts() == 2 ? args[3] : Value();
+  int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
+  auto type = cast<MemRefType>(share.getType());
+  Value zero = b.index(0), width = b.index(type.getDimSize(2));
+  Value infinity = b.f32(-std::numeric_limits<double>::infinity());
+  Value none = b.f32(0.0);
+  Base base(b, op.getLseBase());
+  Value me =
+      RankOp::create(b, b.getIndexType(), op.getMeshAttr(), op.getAxisAttr());
+  Value rows = arith::DivUIOp::create(b, b.dim(lses, 0), b.index(ranks));
+
+  b.loop(zero, b.dim(share, 0), [&](Value row) {
+    // Rows that types promise and nobody sent have no members, nor have those
+    // that the partial output lacks.
+    Value isKnown = b.both(b.less(row, rows), b.less(row, b.dim(partial, 0)));
+    Value members = b.select(isKnown, b.index(ranks), zero);
+    b.loop(zero, b.index(type.getDimSize(1)), [&](Value head) {
+      auto loadOf = [&](Value member) {
+        Value at = b.add(b.mul(member, rows), row);
+        return sanitize(b, b.loadF32(lses, {at, head}));
+      };
+      auto takesPart = [&](Value lse) -> Value {
+        return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, lse,
+                                     infinity);
+      };
+      auto findMax = [&](Value member,
+                         ValueRange carried) -> SmallVector<Value> {
+        return {b.max(carried[0], loadOf(member))};
+      };
+      Value top = b.loop(zero, members, infinity, findMax).front();
+      auto add = [&](Value member, ValueRange carried) -> SmallVector<Value> {
+        Value lse = loadOf(member);
+        Value w = b.select(takesPart(lse), base.weigh(lse, top), none);
+        return {b.add(carried[0], w)};
+      };
+      Value total = b.loop(zero, members, none, add).front();
+      Value isEmpty =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, none);
+      Value mine = b.choose(
+          isKnown, [&] { return loadOf(me); }, [&] { return infinity; });
+      b.when(
+          takesPart(mine),
+          [&] {
+            Value w = arith::DivFOp::create(b, base.weigh(mine, top), total);
+            b.loop(zero, width, [&](Value d) {
+              Value value = b.loadF32(partial, {row, head, d});
+              b.storeF32(b.mul(w, value), share, {row, head, d});
+            });
+          },
+          [&] {
+            b.loop(zero, width,
+                   [&](Value d) { b.storeF32(none, share, {row, head, d}); });
+          });
+      if (!merged)
+        return;
+      Value divisor = b.select(isEmpty, b.f32(1.0), total);
+      Value lse = b.add(top, base.log(divisor));
+      b.storeF32(b.select(isEmpty, infinity, lse), merged, {row, head});
+    });
+  });
+}
+
+void mlir::shardq::emitSumPartials(LoopBuilder &b, SumPartialsOp op,
+                                   ValueRange args) {
+  Value inbox = args[0], out = args[1];
+  int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
+  auto type = cast<MemRefType>(out.getType());
+  Value zero = b.index(0), width = b.index(type.getDimSize(2));
+  Value sums = b.scratch({type.getDimSize(2)}, b.getF32Type());
+  Value rows = arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(ranks));
+
+  b.loop(zero, b.dim(out, 0), [&](Value row) {
+    // Rows that types promise and nobody sent have no members.
+    Value members = b.select(b.less(row, rows), b.index(ranks), zero);
+    b.loop(zero, b.index(type.getDimSize(1)), [&](Value head) {
+      b.fill(sums, b.f32(0.0));
+      b.loop(zero, members, [&](Value member) {
+        Value from = b.add(b.mul(member, rows), row);
+        b.loop(zero, width, [&](Value d) {
+          Value value = b.loadF32(inbox, {from, head, d});
+          b.store(b.add(b.load(sums, d), value), sums, d);
+        });
+      });
+      b.loop(zero, width, [&](Value d) {
+        b.storeF32(b.load(sums, d), out, {row, head, d});
+      });
+    });
+  });
+  b.free(sums);
 }

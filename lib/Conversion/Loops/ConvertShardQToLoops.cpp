@@ -62,6 +62,7 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](ConvertIndicesOp op) { emitConvertIndices(b, op, args); })
       .Case([&](LocalRowsOp op) { emitLocalRows(b, op, args); })
       .Case([&](TakeRowsOp op) { emitTakeRows(b, op, args); })
+      .Case([&](WriteRowsOp op) { emitWriteRows(b, op, args); })
       .Case([&](TopKOp op) { emitTopK(b, op, args); })
       .Case([&](IndexerOp op) { emitIndexer(b, op, args); })
       .Case([&](SparseMlaOp op) { emitSparseMla(b, op, args); })
@@ -69,7 +70,9 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](LocalLengthsOp op) { emitLocalLengths(b, op, args); })
       .Case([&](FilterIndicesOp op) { emitFilterIndices(b, op, args); })
       .Case([&](GatheredSlotsOp op) { emitGatheredSlots(b, op, args); })
-      .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); });
+      .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); })
+      .Case([&](WeighPartialOp op) { emitWeighPartial(b, op, args); })
+      .Case([&](SumPartialsOp op) { emitSumPartials(b, op, args); });
 }
 
 FailureOr<func::FuncOp>
@@ -79,7 +82,7 @@ ConvertShardQToLoopsPass::getKernel(Operation *op, ArrayRef<Type> types) {
   NamedAttrList attrs(op->getPropertiesAsAttribute()
                           ? cast<DictionaryAttr>(op->getPropertiesAsAttribute())
                           : DictionaryAttr::get(context));
-  for (StringRef irrelevant : {"exchange", "channel", "sharding"})
+  for (StringRef irrelevant : {"exchange", "channel", "sharding", "transport"})
     attrs.erase(irrelevant);
   Attribute key = ArrayAttr::get(
       context, {StringAttr::get(context, op->getName().getStringRef()),
@@ -111,6 +114,8 @@ static SmallVector<unsigned> getRowPositions(Operation *op) {
   SmallVector<unsigned> positions;
   if (auto take = dyn_cast<TakeRowsOp>(op))
     return {1, 2};
+  if (isa<WriteRowsOp>(op))
+    return {0, 1};
   auto rowWise = dyn_cast<RowWiseOpInterface>(op);
   for (OpOperand &operand : op->getOpOperands())
     if (rowWise && rowWise.isRowOperand(operand))
@@ -167,6 +172,11 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   Location loc = op->getLoc();
   SmallVector<Value> operands(op->getOperands());
 
+  if (auto push = dyn_cast<PushOp>(op))
+    if (TransportAttr transport = push.getTransportAttr();
+        transport && transport.getValue() == Transport::Nccl)
+      return push.emitOpError("is to be carried by NCCL, which moves rows "
+                              "between GPUs: choose direct for ranks on CPUs");
   if (auto attention = dyn_cast<SparseMlaOp>(op)) {
     if (failed(verifyOwnKeys(attention)))
       return failure();
@@ -196,9 +206,10 @@ void ConvertShardQToLoopsPass::runOnOperation() {
   SmallVector<Operation *> ops;
   SmallVector<memref::CopyOp> copies;
   getOperation().walk([&](Operation *op) {
-    if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, TopKOp,
-            IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp, FilterIndicesOp,
-            GatheredSlotsOp, MergeLseOp>(op))
+    if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
+            WriteRowsOp, TopKOp, IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp,
+            FilterIndicesOp, GatheredSlotsOp, MergeLseOp, WeighPartialOp,
+            SumPartialsOp>(op))
       ops.push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&

@@ -18,6 +18,7 @@ void emitExpandRows(LoopBuilder &b, ExpandRowsOp op, ValueRange args);
 void emitConvertIndices(LoopBuilder &b, ConvertIndicesOp op, ValueRange args);
 void emitLocalRows(LoopBuilder &b, LocalRowsOp op, ValueRange args);
 void emitTakeRows(LoopBuilder &b, TakeRowsOp op, ValueRange args);
+void emitWriteRows(LoopBuilder &b, WriteRowsOp op, ValueRange args);
 void emitTopK(LoopBuilder &b, TopKOp op, ValueRange args);
 void emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args);
 void emitSparseMla(LoopBuilder &b, SparseMlaOp op, ValueRange args);
@@ -26,6 +27,8 @@ void emitLocalLengths(LoopBuilder &b, LocalLengthsOp op, ValueRange args);
 void emitFilterIndices(LoopBuilder &b, FilterIndicesOp op, ValueRange args);
 void emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op, ValueRange args);
 void emitMergeLse(LoopBuilder &b, MergeLseOp op, ValueRange args);
+void emitWeighPartial(LoopBuilder &b, WeighPartialOp op, ValueRange args);
+void emitSumPartials(LoopBuilder &b, SumPartialsOp op, ValueRange args);
 
 /// Writes the request-relative row of a page table: `table[req, t / block] *
 /// stride + t % block`, or -1 where the request or block is outside the table

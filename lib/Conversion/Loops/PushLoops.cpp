@@ -95,11 +95,13 @@ static void storeLse(LoopBuilder &b, Value lse, Value inbox, Value row,
   }
 }
 
-/// To each member its heads of the partial output, each with its LSE.
+/// To each member its heads of the partial output, each with its LSE if there
+/// are any.
 static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
                         Value inbox) {
   Group group(b, op);
-  Value partial = sources[0], lse = sources[1], zero = b.index(0);
+  Value partial = sources[0], zero = b.index(0);
+  Value lse = sources.size() == 2 ? sources[1] : Value();
   int64_t heads = cast<MemRefType>(inbox.getType()).getDimSize(1);
   int64_t values = cast<MemRefType>(partial.getType()).getDimSize(2);
   Value rows = b.dim(partial, 0);
@@ -111,6 +113,8 @@ static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
       Value to = b.add(first, row);
       b.when(b.less(to, end), [&] {
         copyHeads(b, heads, partial, row, firstHead, theirs, to, zero, 0);
+        if (!lse)
+          return;
         b.loop(zero, b.index(heads), [&](Value head) {
           storeLse(b, b.loadF32(lse, {row, b.add(firstHead, head)}), theirs, to,
                    head, values);

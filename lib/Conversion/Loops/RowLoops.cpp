@@ -136,10 +136,10 @@ static void forEachInRow(LoopBuilder &b, Value buffer, unsigned dimension,
   });
 }
 
-void mlir::shardq::emitTakeRows(LoopBuilder &b, TakeRowsOp, ValueRange args) {
+void mlir::shardq::emitTakeRows(LoopBuilder &b, TakeRowsOp op,
+                                ValueRange args) {
   Value source = args[0], rows = args[1], result = args[2];
-  Type element = cast<MemRefType>(result.getType()).getElementType();
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(element));
+  Value missing = arith::ConstantOp::create(b, op.getMissingValue());
   b.loop(b.index(0), b.dim(result, 0), [&](Value i) {
     Value row = b.toIndex(b.load(rows, i));
     SmallVector<Value> to{i};
@@ -154,8 +154,23 @@ void mlir::shardq::emitTakeRows(LoopBuilder &b, TakeRowsOp, ValueRange args) {
         },
         [&] {
           forEachInRow(b, result, 1, to, [&](ValueRange indices) {
-            b.store(zero, result, indices);
+            b.store(missing, result, indices);
           });
         });
+  });
+}
+
+void mlir::shardq::emitWriteRows(LoopBuilder &b, WriteRowsOp, ValueRange args) {
+  Value source = args[0], slots = args[1], cache = args[2];
+  b.loop(b.index(0), b.dim(source, 0), [&](Value i) {
+    Value slot = b.toIndex(b.load(slots, i));
+    SmallVector<Value> from{i};
+    b.when(b.inRange(slot, b.index(0), b.dim(cache, 0)), [&] {
+      forEachInRow(b, source, 1, from, [&](ValueRange indices) {
+        SmallVector<Value> to(indices);
+        to[0] = slot;
+        b.store(b.load(source, indices), cache, to);
+      });
+    });
   });
 }

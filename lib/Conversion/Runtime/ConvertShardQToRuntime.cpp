@@ -76,7 +76,12 @@ private:
   void lower(GatherBlocksOp op);
   void lower(GatheredTableOp op);
   void lower(GatherGateOp op);
+  void lower(CountChunkRowsOp op);
+  void lower(ChunkSplitOp op);
+  void lower(ChunkLengthsOp op);
+  void lower(ChunkSlotsOp op);
   Value getWidth(Value matrix);
+  Value getLength(Value vector);
   void lower(TapOp op);
   void lower(IsCarriedOp op);
   void lower(TransferOp op);
@@ -98,7 +103,8 @@ private:
 
 static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
-             DeviceContextOp, IsCarriedOp, TransferOp>(op);
+             DeviceContextOp, IsCarriedOp, TransferOp, ChunkSplitOp,
+             ChunkLengthsOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -650,6 +656,94 @@ void RuntimeLowering::lower(GatherGateOp op) {
   op.replaceAllUsesWith(open);
 }
 
+/// The part as a shardq_chunk_part.
+static int64_t getPart(ChunkPart part) {
+  switch (part) {
+  case ChunkPart::All:
+    return 0;
+  case ChunkPart::Head:
+    return 1;
+  case ChunkPart::Tail:
+    return 2;
+  }
+  llvm_unreachable("unknown part");
+}
+
+void RuntimeLowering::lower(CountChunkRowsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value count = call("shardq_chunk_part_rows", i64,
+                     {getPointer(starts), toI64(getRequests(b, starts, {})),
+                      toI64(op.getDecodes()), toI64(op.getRows()),
+                      constant(i64, over.axis.getSize()),
+                      constant(i32, getPart(op.getPart()))});
+  op.replaceAllUsesWith(
+      Value(arith::IndexCastOp::create(b, b.getIndexType(), count)));
+}
+
+/// Entries of a vector.
+Value RuntimeLowering::getLength(Value vector) {
+  return toI64(
+      memref::DimOp::create(b, vector, arith::ConstantIndexOp::create(b, 0)));
+}
+
+void RuntimeLowering::lower(ChunkSplitOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value mine = op.getOuts()[0], restore = op.getOuts()[1];
+  call("shardq_chunk_split", {},
+       {getPointer(starts), toI64(getRequests(b, starts, {})),
+        toI64(op.getDecodes()), toI64(op.getRows()),
+        constant(i64, over.axis.getSize()), getCoordinate(op, over),
+        constant(i32, op.getByPart()), getLength(mine), getPointer(mine),
+        getLength(restore), getPointer(restore)});
+}
+
+void RuntimeLowering::lower(ChunkLengthsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value lens = toContiguous(op.getSeqLens());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value first = arith::ConstantIndexOp::create(b, 0);
+  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
+  Value own = op.getOuts()[2];
+  // Requests that only one of the two has are none; a list without a first
+  // start stays empty.
+  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
+  for (Value list : {partStarts, partLens})
+    linalg::FillOp::create(b, zero, list);
+  Value requests = getRequests(b, starts, lens);
+  for (Value list : {partStarts, partLens}) {
+    Value entries = memref::DimOp::create(b, list, first);
+    if (list == partStarts)
+      entries = arith::SubIOp::create(b, entries,
+                                      arith::ConstantIndexOp::create(b, 1));
+    requests = arith::MinSIOp::create(b, requests, entries);
+  }
+  call("shardq_chunk_lengths", {},
+       {getPointer(starts), toI64(requests), toI64(op.getDecodes()),
+        toI64(op.getRows()), constant(i64, over.axis.getSize()),
+        getCoordinate(op, over), constant(i32, getPart(op.getPart())),
+        getPointer(lens), getPointer(partStarts), getPointer(partLens),
+        getLength(own), getPointer(own)});
+}
+
+void RuntimeLowering::lower(ChunkSlotsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value slots = toContiguous(op.getSlots());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value order = op.getOuts()[0], padded = op.getOuts()[1];
+  int64_t bytes =
+      cast<MemRefType>(slots.getType()).getElementTypeBitWidth() / 8;
+  Value entries =
+      arith::MinSIOp::create(b, getLength(order), getLength(padded));
+  call("shardq_chunk_order", {},
+       {getPointer(starts), toI64(getRequests(b, starts, {})),
+        toI64(op.getDecodes()), getLength(slots),
+        constant(i64, over.axis.getSize()), constant(i32, op.getByPart()),
+        toI64(op.getLocal()), constant(i32, bytes), getPointer(slots), entries,
+        getPointer(order), getPointer(padded)});
+}
+
 void RuntimeLowering::lower(TapOp op) {
   auto type = cast<MemRefType>(op.getValue().getType());
   int64_t rank = type.getRank();
@@ -682,7 +776,9 @@ LogicalResult RuntimeLowering::verifyNames() {
         text == "shardq_plan" || text == "shardq_plan_channels" ||
         text == "shardq_plan_exchanges" || text == "shardq_zigzag_split" ||
         text == "shardq_split_gate" || text == "shardq_count_decode_rows" ||
-        text == "shardq_gather_blocks" || text == "shardq_gathered_table")
+        text == "shardq_gather_blocks" || text == "shardq_gathered_table" ||
+        text == "shardq_chunk_part_rows" || text == "shardq_chunk_split" ||
+        text == "shardq_chunk_lengths" || text == "shardq_chunk_order")
       return op.emitOpError("is named ")
              << name << ", which is a name of ShardQ's runtime";
   }
@@ -708,23 +804,25 @@ LogicalResult RuntimeLowering::run() {
   for (Operation *op : ops) {
     b.setLoc(op->getLoc());
     b.setInsertionPoint(op);
-    bool known = llvm::TypeSwitch<Operation *, bool>(op)
-                     .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
-                           CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp,
-                           GatherBlocksOp, GatheredTableOp, GatherGateOp, TapOp,
-                           IsCarriedOp, TransferOp>([&](auto op) {
-                       lower(op);
-                       return true;
-                     })
-                     .Case([&](SignalOp op) {
-                       lowerFlag(op, "shardq_rt_signal");
-                       return true;
-                     })
-                     .Case([&](WaitOp op) {
-                       lowerFlag(op, "shardq_rt_wait");
-                       return true;
-                     })
-                     .Default(false);
+    bool known =
+        llvm::TypeSwitch<Operation *, bool>(op)
+            .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
+                  CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, GatherBlocksOp,
+                  GatheredTableOp, GatherGateOp, CountChunkRowsOp, ChunkSplitOp,
+                  ChunkLengthsOp, ChunkSlotsOp, TapOp, IsCarriedOp, TransferOp>(
+                [&](auto op) {
+                  lower(op);
+                  return true;
+                })
+            .Case([&](SignalOp op) {
+              lowerFlag(op, "shardq_rt_signal");
+              return true;
+            })
+            .Case([&](WaitOp op) {
+              lowerFlag(op, "shardq_rt_wait");
+              return true;
+            })
+            .Default(false);
     if (!known)
       return op->emitOpError(
           "is no host op: run convert-shardq-to-loops and "

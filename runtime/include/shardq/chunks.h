@@ -83,6 +83,51 @@ SHARDQ_API void shardq_chunk_decode_slots(const int32_t *query_start,
                                           int64_t requests, int64_t decodes,
                                           int64_t ranks, int64_t *slots);
 
+/* What programs call. Here starts need not ascend, and tokens behind row `rows`
+ * of the step are none. `by_part`: decode requests, then all heads, then all
+ * tails stand in the local buffer. */
+
+typedef enum shardq_chunk_part {
+  SHARDQ_CHUNK_ALL = 0,
+  SHARDQ_CHUNK_HEAD = 1, /* and decode requests */
+  SHARDQ_CHUNK_TAIL = 2
+} shardq_chunk_part;
+
+/* Local rows of a part. */
+SHARDQ_API int64_t shardq_chunk_part_rows(const int32_t *query_start,
+                                          int64_t requests, int64_t decodes,
+                                          int64_t rows, int64_t ranks,
+                                          int32_t part);
+
+/* mine [local]: as `rows` of shardq_chunk_rows. restore [restore_size]: the
+ * gathered row of each row of the step, of `local` rows of each rank; rank 0's
+ * of a decode. Both -1 for none, also where a row is behind `local`. */
+SHARDQ_API void shardq_chunk_split(const int32_t *query_start, int64_t requests,
+                                   int64_t decodes, int64_t rows, int64_t ranks,
+                                   int64_t rank, int32_t by_part, int64_t local,
+                                   int32_t *mine, int64_t restore_size,
+                                   int32_t *restore);
+
+/* For a call over one part, head or tail. starts [requests + 1]: first row of
+ * each request. lengths [requests]: its keys, as of shardq_chunk_key_length;
+ * seq_lens of a decode. own [local]: the row's number, -1 for padding. */
+SHARDQ_API void shardq_chunk_lengths(const int32_t *query_start,
+                                     int64_t requests, int64_t decodes,
+                                     int64_t rows, int64_t ranks, int64_t rank,
+                                     int32_t part, const int32_t *seq_lens,
+                                     int32_t *starts, int32_t *lengths,
+                                     int64_t local, int32_t *own);
+
+/* order [padded_size]: the gathered row, of `local` rows of each rank, that
+ * each row of the padded buffer is. padded: its slot, as of shardq_chunk_slots.
+ * -1 for none. Slots have 4 or 8 bytes; `rows` of them are there. */
+SHARDQ_API void shardq_chunk_order(const int32_t *query_start, int64_t requests,
+                                   int64_t decodes, int64_t rows, int64_t ranks,
+                                   int32_t by_part, int64_t local,
+                                   int32_t slot_bytes, const void *slots,
+                                   int64_t padded_size, int32_t *order,
+                                   void *padded);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -278,6 +278,10 @@ typedef struct shardq_gpu_image {
   int32_t arch; /* 90 for sm_90 and sm_90a; for messages */
   int32_t num_kernels;
   const shardq_gpu_kernel *kernels;
+  /* One byte a kernel, or NULL for all 0: whether it runs griddepcontrol.wait
+   * before it touches memory, so that it may be started before the kernel in
+   * front of it has ended. */
+  const unsigned char *starts_early;
 } shardq_gpu_image;
 
 /* Loads all kernels of an image for the communicator's device, so that no

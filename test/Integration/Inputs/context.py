@@ -214,40 +214,48 @@ def filter_groups():
 # Queries.
 
 
-def gather():
-    rng = np.random.default_rng(6)
-    for tp, dcp, rows, heads, parts, element in ((2, 2, 5, 3, (8, 5), "bf16"), (3, 3, 1, 2, (7,), "f16"),
-                                                 (4, 2, 17, 1, (16, 4), "f32"), (8, 8, 128, 2, (33, 1), "bf16"),
-                                                 (8, 4, 6, 4, (8,), "bf16"), (8, 8, 0, 1, (4, 4), "bf16"),
-                                                 (1, 1, 3, 2, (5, 3), "f32"), (4, 2, 9, 3, (16, 7), "i8")):
-        q = [rng.integers(-128, 128, (tp * rows, heads, d)).astype("i1") if element == "i8" else
-             round_to(element, rng.standard_normal((tp * rows, heads, d))) for d in parts]
-        types = [tensor(element, "?", heads, d) for d in parts]
-        all_heads = tensor(element, "?", heads * dcp, sum(parts))
-        names = [f"%q{i}" for i in range(len(parts))]
-        (found,) = run(f"""
+def gather_query(rng, tp, dcp, rows, heads, parts, element, held=None):
+    q = [rng.integers(-128, 128, (tp * rows, heads, d)).astype("i1") if element == "i8" else
+         round_to(element, rng.standard_normal((tp * rows, heads, d))) for d in parts]
+    types = [tensor(element, "?", heads, d) for d in parts]
+    all_heads = tensor(element, "?", heads * dcp, sum(parts))
+    names = [f"%q{i}" for i in range(len(parts))]
+    (found,) = run(f"""
 {mesh(tp, dcp)}
 func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types))})
     -> ({all_heads} {BY_RANK}) {{
   %q = shardq.gather_query({", ".join(names)}) over @ranks "dcp" : ({", ".join(types)}) -> {all_heads}
   return %q : {all_heads}
 }}
-""", {f"q{i}": part for i, part in enumerate(q)}, f"--max-tokens={max(rows, 1)}")
-        joined = np.concatenate(q, axis=2).reshape(tp // dcp, dcp, rows, heads, sum(parts))
-        for rank in range(tp):
-            expected = np.concatenate(list(joined[rank // dcp]), axis=1)
-            expect_equal(found[rank * rows:(rank + 1) * rows], expected, f"queries of rank {rank}")
+""", {f"q{i}": part for i, part in enumerate(q)}, f"--max-tokens={held or max(rows, 1)}")
+    joined = np.concatenate(q, axis=2).reshape(tp // dcp, dcp, rows, heads, sum(parts))
+    for rank in range(tp):
+        expected = np.concatenate(list(joined[rank // dcp]), axis=1)
+        expect_equal(found[rank * rows:(rank + 1) * rows], expected, f"queries of rank {rank}")
+
+
+def gather():
+    rng = np.random.default_rng(6)
+    for case in ((2, 2, 5, 3, (8, 5), "bf16"), (3, 3, 1, 2, (7,), "f16"), (4, 2, 17, 1, (16, 4), "f32"),
+                 (8, 8, 128, 2, (33, 1), "bf16"), (8, 4, 6, 4, (8,), "bf16"), (8, 8, 0, 1, (4, 4), "bf16"),
+                 (1, 1, 3, 2, (5, 3), "f32"), (4, 2, 9, 3, (16, 7), "i8")):
+        gather_query(rng, *case)
 
 
 # Merge.
 
 
+def by(transport):
+    """Runs shardq-select-transport first."""
+    return (f"--pipeline=builtin.module(shardq-select-transport{{transport={transport} target=cpu remarks=false}})",)
+
+
 def combine(partial, lse, ranks, element="f32", lse_element="f32", base="e", merged=True, tp=None,
-            options=()):
+            options=(), all_heads=False, max_tokens=None):
     """`partial` is [tp, T, H, d] and `lse` [tp, T, H], in float64; what the ranks return."""
     tp = tp or ranks
     _, rows, heads, dim = partial.shape
-    own = heads // ranks
+    own = heads if all_heads else heads // ranks
     partial, lse = round_to(element, partial), round_to(lse_element, lse)
     types = [tensor(element, "?", heads, dim), tensor(lse_element, "?", heads)]
     results = [tensor(element, "?", own, dim)] + [tensor(lse_element, "?", own)] * merged
@@ -262,9 +270,9 @@ func.func @combine(%p: {types[0]} {BY_RANK}, %l: {types[1]} {BY_RANK})
   return {values} : {", ".join(results)}
 }}
 """, dict(p=partial.reshape(-1, heads, dim), l=lse.reshape(-1, heads)),
-                f"--max-tokens={max(rows, 1)}", *options)
+                f"--max-tokens={max_tokens or max(rows, 1)}", *options)
     out = found[0].reshape(tp, rows, own, dim)
-    exact, exact_lse, bound = merge_oracle(widen(partial), widen(lse), ranks, base)
+    exact, exact_lse, bound = merge_oracle(widen(partial), widen(lse), ranks, base, all_heads)
     got = widen(out)
     expect(np.isfinite(got).all(), "a result is not finite")
     off = np.abs(got - exact) - bound
@@ -283,17 +291,17 @@ func.func @combine(%p: {types[0]} {BY_RANK}, %l: {types[1]} {BY_RANK})
     return out
 
 
-def merge_oracle(partial, lse, ranks, base):
-    """[tp, T, H/N, d], its LSE and the bound of what f32 may cost."""
+def merge_oracle(partial, lse, ranks, base, all_heads=False):
+    """[tp, T, H/N, d] or with all heads, its LSE and the bound of what f32 may cost."""
     tp, rows, heads, dim = partial.shape
-    own = heads // ranks
+    own = heads if all_heads else heads // ranks
     log = np.log(2.0) if base == "two" else 1.0
     out = np.zeros((tp, rows, own, dim))
     merged = np.full((tp, rows, own), -np.inf)
     bound = np.zeros(out.shape)
     for rank in range(tp):
         group = range(rank // ranks * ranks, rank // ranks * ranks + ranks)
-        first = rank % ranks * own
+        first = 0 if all_heads else rank % ranks * own
         l = lse[group, :, first:first + own]
         l = np.where(np.isnan(l) | np.isposinf(l), -np.inf, l)
         top = l.max(axis=0)
@@ -310,7 +318,7 @@ def merge_oracle(partial, lse, ranks, base):
     return out, merged, bound
 
 
-def combine_golden():
+def combine_golden(options=(), all_heads=False):
     nan, inf = np.nan, np.inf
     # Payload and LSE of two ranks; one row of each case, a head for each rank.
     cases = [((1, 5), (0, 0), 3), ((3, 7), (-inf, 0), 7), ((2, 9), (-inf, -inf), 0),
@@ -319,7 +327,7 @@ def combine_golden():
     partial = np.array([[[[c[0][r]]] * 2 for c in cases] for r in range(2)], float)
     lse = np.array([[[c[1][r]] * 2 for c in cases] for r in range(2)], float)
     for element in ("f32", "bf16", "f16"):
-        out = combine(partial, lse, 2, element)
+        out = combine(partial, lse, 2, element, options=options, all_heads=all_heads)
         for rank in range(2):
             found = widen(out[rank, :, 0, 0])
             expect(np.allclose(found, [c[2] for c in cases], rtol=2**-8, atol=0), f"golden {found}")
@@ -327,7 +335,7 @@ def combine_golden():
                 expect(not out[rank, row].view(np.uint8).any(), "an empty row is not 0")
     two = lse.copy()
     two[1, 4] = np.log2(3)
-    combine(partial, two, 2, base="two")
+    combine(partial, two, 2, base="two", options=options, all_heads=all_heads)
 
 
 def random_partials(rng, tp, rows, heads, dim):
@@ -375,6 +383,146 @@ def combine_cancels():
     partial = rng.standard_normal((2, 40, 2, 8))
     partial[1] = -partial[0] * (1 + 2.0**-20)
     combine(partial, np.zeros((2, 40, 2)), 2, "f32")
+
+
+# The merge as other ops.
+
+
+FORMS = (("ag_rs", False), ("ag_ar", True), ("auto", True))
+
+
+def forms_golden():
+    for transport, all_heads in FORMS:
+        combine_golden(by(transport), all_heads)
+
+
+def forms_ranks():
+    rng = np.random.default_rng(13)
+    for tp, dcp, rows, own, dim in ((1, 1, 3, 2, 5), (2, 2, 17, 1, 8), (3, 3, 1, 5, 7), (8, 4, 5, 2, 9),
+                                    (8, 8, 128, 1, 32), (4, 4, 0, 3, 4)):
+        for transport, all_heads in FORMS:
+            for i, element in enumerate(("bf16", "f16", "f32")):
+                partial, lse = random_partials(rng, tp, rows, own * dcp, dim)
+                combine(partial, lse, dcp, element, base=("e", "two")[i % 2], merged=i != 1, tp=tp,
+                        options=by(transport), all_heads=all_heads)
+
+
+def forms_types():
+    rng = np.random.default_rng(14)
+    for transport, all_heads in FORMS:
+        for lse_element in ("f16", "bf16"):
+            partial, lse = random_partials(rng, 3, 9, 6, 12)
+            combine(partial, lse, 3, "bf16", lse_element, options=by(transport), all_heads=all_heads)
+        # LSEs of any size.
+        partial, lse = random_partials(rng, 4, 20, 8, 6)
+        combine(partial, lse + 30000, 4, base="two", options=by(transport), all_heads=all_heads)
+        combine(partial, lse * 40, 4, options=by(transport), all_heads=all_heads)
+
+
+def forms_cancel():
+    rng = np.random.default_rng(15)
+    partial = rng.standard_normal((2, 40, 2, 8))
+    partial[1] = -partial[0] * (1 + 2.0**-20)
+    for transport, all_heads in FORMS:
+        combine(partial, np.zeros((2, 40, 2)), 2, "f32", options=by(transport), all_heads=all_heads)
+
+
+# Steps of more rows than inboxes hold.
+
+
+def slices_merge():
+    """A merge is the same bit for bit, whatever the inboxes hold."""
+    rng = np.random.default_rng(16)
+    for tp, dcp in ((1, 1), (2, 2), (3, 3), (4, 2), (8, 8)):
+        for rows in (5, 17, 128):
+            partial, lse = random_partials(rng, tp, rows, 2 * dcp, 6)
+            for options, all_heads in (((), False), (by("ag_rs"), False), (by("ag_ar"), True)):
+                outs = [combine(partial, lse, dcp, "bf16", tp=tp, options=options, all_heads=all_heads,
+                                max_tokens=held) for held in (rows, 4)]
+                expect_equal(outs[1], outs[0], f"{rows} rows of {tp} ranks in slices")
+
+
+def slices_gather():
+    rng = np.random.default_rng(17)
+    for tp, dcp in ((1, 1), (2, 2), (3, 3), (8, 4)):
+        for rows, held in ((7, 3), (8, 4), (1, 1), (9, 1)):
+            gather_query(rng, tp, dcp, rows, 2, (8, 4), "bf16", held)
+
+
+def slices_attention():
+    """Gather, attention over own keys and merge in one loop."""
+    rng = np.random.default_rng(18)
+    for tp, dcp in ((2, 2), (3, 3), (4, 2), (8, 8)):
+        rows, own, dim, keys, width = 11, 2, 16, 40, 9
+        q = round_to("bf16", rng.standard_normal((tp * rows, own, dim)))
+        kv = round_to("bf16", rng.standard_normal((tp * keys, dim)))
+        slots = rng.integers(-1, keys, (tp * rows, width)).astype("<i4")
+        count = rng.integers(0, width + 1, tp * rows).astype("<i4")
+        q_type, q_all = tensor("bf16", "?", own, dim), tensor("bf16", "?", own * dcp, dim)
+        lse, lse_all = tensor("f32", "?", own), tensor("f32", "?", own * dcp)
+        text = f"""
+{mesh(tp, dcp)}
+func.func @attend(%q: {q_type} {BY_RANK}, %kv: tensor<?x{dim}xbf16> {BY_RANK},
+                  %slots: tensor<?x{width}xi32> {BY_RANK}, %count: tensor<?xi32> {BY_RANK})
+    -> ({q_type} {BY_RANK}, {lse} {BY_RANK}) {{
+  %all = shardq.gather_query(%q) over @ranks "dcp" : ({q_type}) -> {q_all}
+  %p, %l = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) topk_length(%count) {{scale = 0.3 : f32}}
+      : ({q_all}, tensor<?x{dim}xbf16>, tensor<?x{width}xi32>, tensor<?xi32>) -> ({q_all}, {lse_all})
+  %out, %merged = shardq.combine_lse %p lse(%l) over @ranks "dcp" : ({q_all}, {lse_all}) -> ({q_type}, {lse})
+  return %out, %merged : {q_type}, {lse}
+}}
+"""
+        inputs = dict(q=q, kv=kv, slots=slots, count=count)
+        whole = run(text, inputs, f"--max-tokens={rows}")
+        for held in (1, 4, 10):
+            sliced = run(text, inputs, f"--max-tokens={held}", "--repeat=5")
+            for i in range(2):
+                expect_equal(sliced[i], whole[i], f"{rows} rows of {tp} ranks, {held} at a time")
+
+
+def lse_strides():
+    """An LSE is no bulk data: a view of every other column, and one that is transposed."""
+    rng = np.random.default_rng(19)
+    for tp, dcp in ((1, 1), (2, 2), (3, 3), (8, 4)):
+        rows, own, dim = 9, 2, 8
+        heads = own * dcp
+        partial, lse = random_partials(rng, tp, rows, heads, dim)
+        partial, lse = round_to("bf16", partial), round_to("f32", lse)
+        part, out = tensor("bf16", "?", heads, dim), tensor("bf16", "?", own, dim)
+        flat, merged = tensor("f32", "?", heads), tensor("f32", "?", own)
+        wide, turned = tensor("f32", "?", 2 * heads), tensor("f32", heads, "?")
+        view = f"memref<?x{heads}xf32, strided<[1, ?]>>"
+
+        def merge(arguments, made):
+            return f"""
+{mesh(tp, dcp)}
+func.func @merge(%p: {part} {BY_RANK}, {arguments}) -> ({out} {BY_RANK}, {merged} {BY_RANK}) {{
+{made}
+  %out, %merged = shardq.combine_lse %p lse(%l) over @ranks "dcp" : ({part}, {flat}) -> ({out}, {merged})
+  return %out, %merged : {out}, {merged}
+}}
+"""
+        p = partial.reshape(-1, heads, dim)
+        plain = lse.reshape(-1, heads)
+        columns = np.stack([plain, np.full_like(plain, 1e30)], axis=2).reshape(len(plain), 2 * heads)
+        transposed = np.ascontiguousarray(np.concatenate([block.T for block in lse], axis=0))
+        expected = run(merge(f"%l: {flat} {BY_RANK}", ""), dict(p=p, l=plain))
+        strided = merge(f"%w: {wide} {BY_RANK}", f"""
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %w, %c0 : {wide}
+  %l = tensor.extract_slice %w[0, 0] [%rows, {heads}] [1, 2] : {wide} to {flat}""")
+        across = merge(f"%t: {turned} {BY_RANK}", f"""
+  %m = bufferization.to_buffer %t : {turned} to memref<{heads}x?xf32>
+  %v = memref.transpose %m (i, j) -> (j, i) : memref<{heads}x?xf32> to {view}
+  %l = bufferization.to_tensor %v restrict : {view} to {flat}""")
+        for text, inputs in ((strided, dict(p=p, w=columns)), (across, dict(p=p, t=transposed))):
+            for options in ((), by("ag_rs")):
+                found = run(text, inputs, *options)
+                if not options:
+                    for i in range(2):
+                        expect_equal(found[i], expected[i], f"merge of views on {tp} ranks")
+                else:
+                    expect(np.allclose(widen(found[0]), widen(expected[0]), rtol=2**-6, atol=1e-6), "shares of views")
 
 
 def sequence():

@@ -65,7 +65,8 @@ const shardq_gpu_image shardq::test::kTestImage = {
     std::strlen(kTestPtx) + 1,
     80,
     static_cast<int32_t>(std::size(kKernels)),
-    kKernels};
+    kKernels,
+    nullptr};
 
 int shardq::test::countCudaDevices(std::string &why) {
   const Driver *driver = nullptr;

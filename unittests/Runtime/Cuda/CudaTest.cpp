@@ -550,16 +550,54 @@ TEST_F(Cuda, DeviceIsFull) {
   unsetenv("SHARDQ_FAKE_MEMORY");
 }
 
-/// Calls so far that the driver takes long for, or waits in.
-static uint64_t countHeavyCalls(std::string &last) {
+/// What the fake driver has counted on this thread, and the name that it gives.
+static uint64_t askFake(const char *question, std::string *name = nullptr) {
   void *library = dlopen(std::getenv("SHARDQ_CUDA_DRIVER"), RTLD_NOW);
-  void *address = library ? dlsym(library, "shardq_fake_heavy_calls") : nullptr;
+  void *address = library ? dlsym(library, question) : nullptr;
   uint64_t (*function)(const char **name) = nullptr;
   std::memcpy(&function, &address, sizeof(function));
-  const char *name = "";
-  uint64_t result = function ? function(&name) : 0;
-  last = name;
+  const char *text = "";
+  uint64_t result = function ? function(&text) : 0;
+  if (name)
+    *name = text;
   return result;
+}
+
+/// Calls so far that the driver takes long for, or waits in.
+static uint64_t countHeavyCalls(std::string &last) {
+  return askFake("shardq_fake_heavy_calls", &last);
+}
+
+TEST_F(CudaAlone, KernelsThatStartEarly) {
+  if (!isFake())
+    GTEST_SKIP() << "a real driver does not count launches";
+  create();
+  CudaRank rank(comm, plan);
+  std::vector<unsigned char> flags(static_cast<size_t>(kTestImage.num_kernels));
+  flags[kTestNext] = 1;
+  shardq_gpu_image early = kTestImage;
+  early.starts_early = flags.data();
+  auto countEarly = [&](const shardq_gpu_image &image) {
+    uint64_t before = askFake("shardq_fake_early_launches");
+    shardq_rt_begin(context, rank.stream);
+    void *word = shardq_rt_alloc(context, sizeof(uint64_t));
+    void *params[] = {&word};
+    shardq_rt_launch(context, &image, kTestNext, 1, params);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+    EXPECT_TRUE(rank.synchronize());
+    return askFake("shardq_fake_early_launches") - before;
+  };
+  EXPECT_EQ(countEarly(early), 1u);
+  EXPECT_EQ(countEarly(kTestImage), 0u);
+  // One of an older compiler has no such field.
+  shardq_gpu_image shorter = early;
+  shorter.struct_size = offsetof(shardq_gpu_image, starts_early);
+  EXPECT_EQ(countEarly(shorter), 0u);
+  // Older drivers cannot capture such launches.
+  setenv("SHARDQ_FAKE_VERSION", "12020", 1);
+  shardq_gpu_image again = early;
+  EXPECT_EQ(countEarly(again), 0u);
+  unsetenv("SHARDQ_FAKE_VERSION");
 }
 
 TEST_F(CudaAlone, LaterCallsOnlyEnqueue) {

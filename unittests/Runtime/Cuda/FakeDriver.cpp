@@ -312,6 +312,7 @@ bool loses(const char *way) {
 /// What no call of a program may do once it has run: calls of this thread that
 /// allocate, free, load or wait, and the last one's name.
 thread_local uint64_t heavyCalls = 0;
+thread_local uint64_t earlyLaunches = 0;
 thread_local const char *lastHeavyCall = "";
 
 void countHeavy(const char *name) {
@@ -803,6 +804,23 @@ FAKE Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
   });
 }
 
+FAKE Result cuDriverGetVersion(int *version) {
+  const char *given = std::getenv("SHARDQ_FAKE_VERSION");
+  *version = given ? std::atoi(given) : 12040;
+  return kSuccess;
+}
+
+FAKE Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
+                             void **params, void **extra) {
+  if (config->numAttributes != 1 || config->attributes->id != kLaunchEarly ||
+      config->attributes->value.number != 1)
+    return kInvalidValue;
+  ++earlyLaunches;
+  return cuLaunchKernel(function, config->gridX, config->gridY, config->gridZ,
+                        config->blockX, config->blockY, config->blockZ,
+                        config->dynamicShared, config->stream, params, extra);
+}
+
 FAKE Result cuGetErrorString(Result result, const char **text) {
   switch (result) {
   case kOutOfMemory:
@@ -815,6 +833,10 @@ FAKE Result cuGetErrorString(Result result, const char **text) {
     *text = "an error of the fake driver";
     return kSuccess;
   }
+}
+
+FAKE uint64_t shardq_fake_early_launches(const char **) {
+  return earlyLaunches;
 }
 
 FAKE uint64_t shardq_fake_heavy_calls(const char **last) {

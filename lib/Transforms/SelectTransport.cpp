@@ -1,0 +1,388 @@
+//===- SelectTransport.cpp - How each collective travels, and why ---------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "shardq/Analysis/Placement.h"
+#include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_SHARDQSELECTTRANSPORT
+#include "shardq/Transforms/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What is known of a collective when it is compiled.
+struct Facts {
+  bool isMerge = false; // a combine_lse
+  // Of a merge; both in a group of one rank.
+  bool keepsAllHeads = false;
+  bool keepsOwnHeads = false;
+  bool spansHosts = false; // the group
+  bool isOnGpus = false;
+};
+
+struct Row {
+  enum Verdict {
+    Never, // it cannot travel so, for the reason
+    Take   // the choice of `auto`, if no row says never
+  };
+  Transport transport;
+  Verdict verdict;
+  bool (*holds)(const Facts &facts);
+  StringRef reason;
+};
+
+} // namespace
+
+/// The first row to take that holds is the choice.
+static constexpr Row kTable[] = {
+    {Transport::Direct, Row::Never,
+     [](const Facts &facts) { return facts.spansHosts; },
+     "ranks of the group are on several hosts and do not reach each other's "
+     "memory"},
+    {Transport::Nccl, Row::Never,
+     [](const Facts &facts) { return !facts.isOnGpus; },
+     "NCCL moves rows between GPUs, and ranks are on CPUs"},
+    {Transport::AgRs, Row::Never,
+     [](const Facts &facts) { return !facts.keepsOwnHeads; },
+     "each rank keeps all heads, which ag_ar is for"},
+    {Transport::AgAr, Row::Never,
+     [](const Facts &facts) { return !facts.keepsAllHeads; },
+     "each rank keeps its own heads, which ag_rs is for"},
+
+    {Transport::Nccl, Row::Take,
+     [](const Facts &facts) { return facts.spansHosts; },
+     "ranks of the group are on several hosts"},
+    {Transport::Direct, Row::Take,
+     [](const Facts &facts) { return facts.isMerge && !facts.keepsOwnHeads; },
+     "own heads are merged and then gathered, which moves half the bytes of "
+     "ag_ar"},
+    {Transport::Direct, Row::Take, [](const Facts &) { return true; },
+     "ranks of a host write into each other's memory"},
+};
+
+/// Why it cannot travel so; empty if it can.
+static StringRef findObstacle(Transport transport, const Facts &facts) {
+  for (const Row &row : kTable)
+    if (row.verdict == Row::Never && row.transport == transport &&
+        row.holds(facts))
+      return row.reason;
+  return {};
+}
+
+/// What `auto` chooses; null if nothing works.
+static const Row *findChoice(const Facts &facts) {
+  for (const Row &row : kTable)
+    if (row.verdict == Row::Take && row.holds(facts) &&
+        findObstacle(row.transport, facts).empty())
+      return &row;
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class Selector {
+public:
+  Selector(ModuleOp module, TransportChoice wanted, RankTarget target,
+           int64_t hostRanks, bool remarks)
+      : module(module), wanted(wanted), target(target), hostRanks(hostRanks),
+        remarks(remarks), builder(module.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  Facts getFacts(CollectiveOpInterface op);
+  std::optional<Transport> getWanted(const Facts &facts) const;
+  FailureOr<TransportAttr> choose(CollectiveOpInterface op, const Facts &facts);
+  LogicalResult select(CollectiveOpInterface op);
+  LogicalResult selectPart(CollectiveOpInterface part, TransportAttr whole);
+  LogicalResult expand(CombineLseOp op, TransportAttr transport);
+  SmallVector<CollectiveOpInterface> reduce(CombineLseOp op,
+                                            SmallVectorImpl<Value> &results);
+  SmallVector<CollectiveOpInterface>
+  mergeAndGather(CombineLseOp op, SmallVectorImpl<Value> &results);
+  GatherQueryOp gatherHeads(CombineLseOp op, Value own, Type all);
+
+  ModuleOp module;
+  TransportChoice wanted;
+  RankTarget target;
+  int64_t hostRanks;
+  bool remarks;
+  OpBuilder builder;
+};
+
+} // namespace
+
+/// Whether a group of the axis has ranks of two hosts.
+static bool spansHosts(MeshAxis over, int64_t hostRanks) {
+  int64_t size = over.axis.getSize(), stride = over.mesh.getStride(over.axis);
+  if (hostRanks == 0 || size == 1)
+    return false;
+  for (int64_t rank = 0, end = over.mesh.getNumRanks(); rank < end; ++rank) {
+    int64_t first = rank - over.mesh.getCoordinate(over.axis, rank) * stride;
+    if (first / hostRanks != rank / hostRanks)
+      return true;
+  }
+  return false;
+}
+
+Facts Selector::getFacts(CollectiveOpInterface op) {
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
+  Facts facts;
+  facts.isOnGpus = target == RankTarget::Cuda;
+  facts.spansHosts = spansHosts(over, hostRanks);
+  if (auto merge = dyn_cast<CombineLseOp>(*op)) {
+    facts.isMerge = true;
+    facts.keepsAllHeads = merge.keepsAllHeads();
+    facts.keepsOwnHeads = !facts.keepsAllHeads || over.axis.getSize() == 1;
+  }
+  return facts;
+}
+
+/// What the option says about a collective with these facts.
+std::optional<Transport> Selector::getWanted(const Facts &facts) const {
+  switch (wanted) {
+  case TransportChoice::Auto:
+    return std::nullopt;
+  case TransportChoice::Direct:
+    return Transport::Direct;
+  case TransportChoice::Nccl:
+    return Transport::Nccl;
+  case TransportChoice::AgRs:
+    return facts.isMerge ? std::optional(Transport::AgRs) : std::nullopt;
+  case TransportChoice::AgAr:
+    return facts.isMerge ? std::optional(Transport::AgAr) : std::nullopt;
+  }
+  llvm_unreachable("unknown choice");
+}
+
+FailureOr<TransportAttr> Selector::choose(CollectiveOpInterface op,
+                                          const Facts &facts) {
+  TransportAttr given = op.getTransportAttr();
+  std::optional<Transport> forced =
+      given ? std::optional(given.getValue()) : getWanted(facts);
+  auto make = [&](Transport transport, StringRef reason) {
+    return TransportAttr::get(builder.getContext(), transport,
+                              builder.getStringAttr(reason));
+  };
+  if (forced) {
+    if (StringRef obstacle = findObstacle(*forced, facts); !obstacle.empty())
+      return op->emitOpError("cannot travel by ")
+             << stringifyTransport(*forced) << ": " << obstacle;
+    if (given && given.getReason())
+      return given;
+    return make(*forced, "asked for");
+  }
+  if (const Row *row = findChoice(facts))
+    return make(row->transport, row->reason);
+  return op->emitOpError("cannot travel: ")
+         << findObstacle(Transport::Direct, facts) << "; "
+         << findObstacle(Transport::Nccl, facts);
+}
+
+LogicalResult Selector::select(CollectiveOpInterface op) {
+  bool isNew = !op.getTransportAttr();
+  FailureOr<TransportAttr> transport = choose(op, getFacts(op));
+  if (failed(transport))
+    return failure();
+  if (remarks && isNew)
+    op->emitRemark("travels by ") << stringifyTransport(transport->getValue())
+                                  << ": " << transport->getReason().getValue();
+  op.setTransportAttr(*transport);
+  if (auto merge = dyn_cast<CombineLseOp>(*op))
+    return expand(merge, *transport);
+  return success();
+}
+
+/// Of an exchange that `whole`, the transport of a merge, is made of.
+LogicalResult Selector::selectPart(CollectiveOpInterface part,
+                                   TransportAttr whole) {
+  Facts facts = getFacts(part);
+  Transport transport = whole.getValue();
+  bool isReduced = transport == Transport::AgRs || transport == Transport::AgAr;
+  if (isReduced) {
+    const Row *row = findChoice(facts);
+    if (!row)
+      return part->emitOpError("cannot travel: ")
+             << findObstacle(Transport::Direct, facts) << "; "
+             << findObstacle(Transport::Nccl, facts);
+    transport = row->transport;
+  }
+  std::string reason = whole.getReason().getValue().str();
+  if (isReduced)
+    reason =
+        (stringifyTransport(whole.getValue()) + " of a merge: " + reason).str();
+  part.setTransportAttr(TransportAttr::get(builder.getContext(), transport,
+                                           builder.getStringAttr(reason)));
+  return success();
+}
+
+/// The merge as other ops, where its form is made of them.
+LogicalResult Selector::expand(CombineLseOp op, TransportAttr transport) {
+  bool isReduced = transport.getValue() == Transport::AgRs ||
+                   transport.getValue() == Transport::AgAr;
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  bool keepsAllHeads = op.keepsAllHeads() && over.axis.getSize() > 1;
+  if (!isReduced && !keepsAllHeads)
+    return success();
+  if (op.isOnBuffers())
+    return op.emitOpError("is on buffers, where no ops can be made of it: run "
+                          "shardq-select-transport before bufferization");
+  builder.setInsertionPoint(op);
+  SmallVector<Value> results;
+  SmallVector<CollectiveOpInterface> parts =
+      isReduced ? reduce(op, results) : mergeAndGather(op, results);
+  for (CollectiveOpInterface part : parts)
+    if (failed(selectPart(part, transport)))
+      return failure();
+  op->replaceAllUsesWith(results);
+  op.erase();
+  return success();
+}
+
+static RankedTensorType withHeads(Type type, int64_t heads) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape[1] = heads;
+  return RankedTensorType::get(shape, tensor.getElementType());
+}
+
+GatherQueryOp Selector::gatherHeads(CombineLseOp op, Value own, Type all) {
+  return GatherQueryOp::create(builder, op.getLoc(), TypeRange{all}, own,
+                               ValueRange{}, op.getMeshAttr(), op.getAxisAttr(),
+                               TransportAttr());
+}
+
+/// All-gather of LSEs, weights, sums of own heads, and a gather of the sums
+/// where each rank keeps all.
+SmallVector<CollectiveOpInterface>
+Selector::reduce(CombineLseOp op, SmallVectorImpl<Value> &results) {
+  Location loc = op.getLoc();
+  FlatSymbolRefAttr mesh = op.getMeshAttr();
+  StringAttr axis = op.getAxisAttr();
+  int64_t ranks = lookupMeshAxis(op, mesh, axis).axis.getSize();
+  auto partial = cast<RankedTensorType>(op.getPartial().getType());
+  auto lse = cast<RankedTensorType>(op.getPartialLse().getType());
+  int64_t heads = partial.getDimSize(1), own = heads / ranks;
+  bool keepsAll = op.keepsAllHeads() && ranks > 1;
+
+  int64_t rows = lse.getDimSize(0);
+  auto gathered = RankedTensorType::get(
+      {ShapedType::isDynamic(rows) ? rows : rows * ranks, heads},
+      lse.getElementType());
+  auto lses = GatherRowsOp::create(builder, loc, TypeRange{gathered},
+                                   op.getPartialLse(), ValueRange{}, mesh, axis,
+                                   TransportAttr());
+  SmallVector<Type> types{
+      RankedTensorType::get(partial.getShape(), builder.getF32Type())};
+  if (op.getNumResults() == 2)
+    types.push_back(withHeads(op.getResult(1).getType(), heads));
+  auto share = WeighPartialOp::create(builder, loc, types, op.getPartial(),
+                                      lses.getResult(0), ValueRange{}, mesh,
+                                      axis, op.getLseAttr());
+  auto sums = ReduceHeadsOp::create(
+      builder, loc, TypeRange{withHeads(op.getResult(0).getType(), own)},
+      share.getResult(0), ValueRange{}, mesh, axis, TransportAttr());
+  SmallVector<CollectiveOpInterface> parts{lses, sums};
+  results.push_back(sums.getResult(0));
+  if (keepsAll) {
+    auto all = gatherHeads(op, sums.getResult(0), op.getResult(0).getType());
+    parts.push_back(all);
+    results.back() = all.getResult(0);
+  }
+  if (op.getNumResults() == 1)
+    return parts;
+  results.push_back(share.getResult(1));
+  if (keepsAll || ranks == 1)
+    return parts;
+  Value me = RankOp::create(builder, loc, builder.getIndexType(), mesh, axis);
+  Value first = arith::MulIOp::create(
+      builder, loc, me, arith::ConstantIndexOp::create(builder, loc, own));
+  SmallVector<OpFoldResult> offsets{builder.getIndexAttr(0), first};
+  SmallVector<OpFoldResult> sizes{
+      tensor::getMixedSize(builder, loc, share.getResult(1), 0),
+      builder.getIndexAttr(own)};
+  SmallVector<OpFoldResult> ones(2, builder.getIndexAttr(1));
+  results.back() = tensor::ExtractSliceOp::create(
+      builder, loc, cast<RankedTensorType>(op.getResult(1).getType()),
+      share.getResult(1), offsets, sizes, ones);
+  return parts;
+}
+
+/// Own heads first, which are then gathered like those of queries.
+SmallVector<CollectiveOpInterface>
+Selector::mergeAndGather(CombineLseOp op, SmallVectorImpl<Value> &results) {
+  Location loc = op.getLoc();
+  int64_t ranks =
+      lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
+  SmallVector<Type> types;
+  for (Type type : op.getResultTypes())
+    types.push_back(
+        withHeads(type, cast<ShapedType>(type).getDimSize(1) / ranks));
+  auto merge = CombineLseOp::create(
+      builder, loc, types, op.getPartial(), op.getPartialLse(), ValueRange{},
+      op.getMeshAttr(), op.getAxisAttr(), op.getLseAttr(), TransportAttr());
+  auto all = gatherHeads(op, merge.getResult(0), op.getResult(0).getType());
+  results.push_back(all.getResult(0));
+  SmallVector<CollectiveOpInterface> parts{merge, all};
+  if (op.getNumResults() == 1)
+    return parts;
+  // An LSE is a head of one value.
+  auto one = [&](Type type) {
+    SmallVector<int64_t> shape(cast<ShapedType>(type).getShape());
+    shape.push_back(1);
+    return RankedTensorType::get(shape,
+                                 cast<ShapedType>(type).getElementType());
+  };
+  SmallVector<ReassociationIndices> columns{{0}, {1, 2}};
+  SmallVector<OpFoldResult> shape =
+      tensor::getMixedSizes(builder, loc, merge.getResult(1));
+  shape.push_back(builder.getIndexAttr(1));
+  Value own = tensor::ExpandShapeOp::create(builder, loc, one(types[1]),
+                                            merge.getResult(1), columns, shape);
+  auto lses = gatherHeads(op, own, one(op.getResult(1).getType()));
+  parts.push_back(lses);
+  results.push_back(tensor::CollapseShapeOp::create(
+      builder, loc, op.getResult(1).getType(), lses.getResult(0), columns));
+  return parts;
+}
+
+LogicalResult Selector::run() {
+  if (hostRanks < 0)
+    return emitError(module.getLoc(), "shardq-select-transport: ")
+           << "host-ranks is " << hostRanks << ", expected 0 or more";
+  if (failed(verifyInFunctionsOf(module)))
+    return failure();
+  SmallVector<CollectiveOpInterface> collectives;
+  module.walk([&](CollectiveOpInterface op) { collectives.push_back(op); });
+  for (CollectiveOpInterface op : collectives)
+    if (failed(select(op)))
+      return failure();
+  return success();
+}
+
+namespace {
+struct ShardQSelectTransportPass
+    : public shardq::impl::ShardQSelectTransportBase<
+          ShardQSelectTransportPass> {
+  using ShardQSelectTransportBase::ShardQSelectTransportBase;
+  void runOnOperation() override {
+    if (failed(Selector(getOperation(), transport, target, hostRanks, remarks)
+                   .run()))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,520 @@
+//===- ShardQPcp.cpp - Prefill requests in chunks over ranks --------------===//
+//
+// Attention and index ops run on a rank's own rows, and outputs are gathered.
+// The words used here:
+//
+//   step  what one expand_rows describes; has one split
+//   call  rows of a rank that run together: all of them, or with two calls
+//         those of decode requests and heads, and those of tails
+//   own   a value that holds the rows of a call of what it replaces
+//
+//===----------------------------------------------------------------------===//
+
+#include "IndexProducers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_SHARDQPCP
+#include "shardq/Transforms/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+namespace {
+
+struct Call {
+  /// The step row of each row, -1 for padding.
+  Value rows;
+  /// What holds these rows of which value.
+  llvm::DenseMap<Value, Value> own;
+};
+
+struct Step {
+  Value decodes, mine, restore;
+  SmallVector<Call, 2> calls;
+};
+
+/// An attention that can be rewritten.
+struct Candidate {
+  SparseMlaOp op;
+  ExpandRowsOp expand;
+  FlatSymbolRefAttr mesh;
+};
+
+/// Rewrites one function.
+class FunctionRewriter {
+public:
+  FunctionRewriter(FunctionOpInterface function, StringRef axis, bool twoCalls,
+                   bool remarks)
+      : function(function), axis(StringAttr::get(function.getContext(), axis)),
+        twoCalls(twoCalls), remarks(remarks), builder(function.getContext()),
+        dominance(function) {}
+
+  void run();
+
+private:
+  // Analysis.
+  FlatSymbolRefAttr findMesh(SparseMlaOp op);
+  bool isSplit(Value value, bool overAxis);
+  std::optional<Candidate> match(SparseMlaOp op, std::string &reason);
+  SmallVector<Operation *> getIndexOps(const Candidate &candidate);
+
+  // Emission.
+  Step &getStep(const Candidate &candidate);
+  void addCall(Step &step, const Candidate &candidate, Value rows,
+               ChunkPart part);
+  Value take(Value value, Value rows, TypedAttr missing = {});
+  Value getOwn(Value value, Call &call);
+  void runOnOwnRows(Operation *indexOp, Step &step);
+  Value join(ValueRange parts);
+  Value gather(Value own, Value result, const Candidate &candidate,
+               const Step &step);
+  void rewrite(const Candidate &candidate);
+  void rewriteWrites(const Candidate &candidate);
+  void rewriteWrite(WriteRowsOp op, const Candidate &candidate);
+
+  FunctionOpInterface function;
+  StringAttr axis;
+  bool twoCalls, remarks;
+  OpBuilder builder;
+  DominanceInfo dominance;
+  llvm::MapVector<std::pair<Operation *, Attribute>, Step> steps;
+  /// Index ops that run on own rows, and writes that write gathered ones.
+  llvm::SetVector<Operation *> done;
+};
+
+/// A function argument as it came, or null.
+BlockArgument getArgument(Value value, FunctionOpInterface function) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && argument.getOwner() == &function.front() ? argument
+                                                              : BlockArgument();
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Analysis
+//===----------------------------------------------------------------------===//
+
+/// The mesh of the attention, or the module's only one that has the axis.
+FlatSymbolRefAttr FunctionRewriter::findMesh(SparseMlaOp op) {
+  if (ShardingAttr sharding = op.getShardingAttr())
+    return sharding.getMesh();
+  FlatSymbolRefAttr found;
+  for (auto mesh : op->getParentOfType<ModuleOp>().getOps<MeshOp>()) {
+    if (!mesh.lookupAxis(axis))
+      continue;
+    if (found)
+      return {};
+    found = FlatSymbolRefAttr::get(mesh.getSymNameAttr());
+  }
+  return found;
+}
+
+/// Whether the value is an argument of which each rank (along the axis) has
+/// other rows.
+bool FunctionRewriter::isSplit(Value value, bool overAxis) {
+  BlockArgument argument = getArgument(value, function);
+  if (!argument)
+    return false;
+  auto split = function.getArgAttrOfType<SplitAttr>(argument.getArgNumber(),
+                                                    kSplitAttrName);
+  return split && (!overAxis || split.getAxis() == axis);
+}
+
+/// The attention runs on rows that an earlier run of the pass chose.
+static bool isInChunks(SparseMlaOp op) {
+  for (Value part : op.getQ()) {
+    auto take = part.getDefiningOp<TakeRowsOp>();
+    if (!take)
+      continue;
+    Value rows = take.getRows();
+    if (auto slice = rows.getDefiningOp<tensor::ExtractSliceOp>())
+      rows = slice.getSource();
+    if (rows.getDefiningOp<ChunkSplitOp>())
+      return true;
+  }
+  return false;
+}
+
+std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
+                                                 std::string &reason) {
+  llvm::raw_string_ostream why(reason);
+  FlatSymbolRefAttr mesh = findMesh(op);
+  MeshAxis over;
+  if (mesh)
+    over = lookupMeshAxis(op, mesh, axis);
+  // Not a program for this pass: nothing is said.
+  if (!over || over.axis.getSize() == 1 || isInChunks(op))
+    return std::nullopt;
+  if (op.isOnBuffers()) {
+    why << "it is on buffers";
+    return std::nullopt;
+  }
+  if (ShardingAttr sharding = op.getShardingAttr()) {
+    if (sharding.isOverTokens()) {
+      why << "its tokens are sharded";
+      return std::nullopt;
+    }
+    for (ArrayRef<StringAttr> axes : {sharding.getHeads(), sharding.getKv()})
+      for (StringAttr name : axes) {
+        AxisAttr used = over.mesh.lookupAxis(name);
+        if (name == axis || (used && used.getParent() == axis) ||
+            over.axis.getParent() == name) {
+          why << "its heads or KV are sharded over axis " << name
+              << ", and chunks are whole heads' over " << axis;
+          return std::nullopt;
+        }
+      }
+  }
+  if (op->use_empty()) {
+    why << "its results are not used";
+    return std::nullopt;
+  }
+  StringRef noStep;
+  ExpandRowsOp expand = findExpandRows(op, noStep);
+  if (!expand) {
+    why << noStep;
+    return std::nullopt;
+  }
+  if (isSplit(expand.getQueryStart(), /*overAxis=*/false) ||
+      isSplit(expand.getSeqLens(), /*overAxis=*/false)) {
+    why << "its step is not the same on every rank";
+    return std::nullopt;
+  }
+  for (Value part : op.getQ())
+    if (isSplit(part, /*overAxis=*/true)) {
+      why << "its queries are split over axis " << axis
+          << ", and every rank of it needs all rows";
+      return std::nullopt;
+    }
+  int64_t stepRows = expand.getOutType(0).getDimSize(0);
+  int64_t rows = op.getOutType(0).getDimSize(0);
+  if (!ShapedType::isDynamic(stepRows) && !ShapedType::isDynamic(rows) &&
+      stepRows != rows) {
+    why << "it has " << rows << " rows, and its step " << stepRows;
+    return std::nullopt;
+  }
+  return Candidate{op, expand, mesh};
+}
+
+/// The index ops that feed the attention, in program order.
+SmallVector<Operation *>
+FunctionRewriter::getIndexOps(const Candidate &candidate) {
+  ExpandRowsOp expand = candidate.expand;
+  llvm::SetVector<Operation *> found = getIndexProducers(candidate.op);
+  SmallVector<Operation *> ordered;
+  function.walk([&](Operation *op) {
+    // An op before the step's description knows rows that the split does not.
+    if (isIndexOp(op) && found.contains(op) &&
+        dominance.properlyDominates(expand.getOperation(), op))
+      ordered.push_back(op);
+  });
+  return ordered;
+}
+
+//===----------------------------------------------------------------------===//
+// Emission
+//===----------------------------------------------------------------------===//
+
+Value FunctionRewriter::take(Value value, Value rows, TypedAttr missing) {
+  Type type = withDynamicRows(value.getType());
+  return TakeRowsOp::create(builder, value.getLoc(), TypeRange{type}, value,
+                            rows, ValueRange{}, missing)
+      .getResult(0);
+}
+
+/// A call over `rows`, with requests and visible lengths of its rows: those of
+/// the step, or what the key lengths of a part's chunks say.
+void FunctionRewriter::addCall(Step &step, const Candidate &candidate,
+                               Value rows, ChunkPart part) {
+  ExpandRowsOp expand = candidate.expand;
+  Location loc = expand.getLoc();
+  Call &call = step.calls.emplace_back();
+  call.rows = rows;
+  ValueRange described = expand.getResults();
+  Value own = rows;
+  if (part != ChunkPart::All) {
+    Type dynamic =
+        RankedTensorType::get({ShapedType::kDynamic}, builder.getI32Type());
+    auto lengths = ChunkLengthsOp::create(
+        builder, loc,
+        TypeRange{expand.getQueryStart().getType(),
+                  expand.getSeqLens().getType(), dynamic},
+        ChunkPartAttr::get(builder.getContext(), part), expand.getQueryStart(),
+        expand.getSeqLens(), step.decodes, expand.getRows(), ValueRange{},
+        candidate.mesh, axis);
+    own = lengths.getResult(2);
+    Value size = tensor::DimOp::create(builder, loc, rows, 0);
+    described =
+        ExpandRowsOp::create(builder, loc, TypeRange{dynamic, dynamic},
+                             lengths.getResult(0), lengths.getResult(1), size,
+                             ValueRange{}, expand.getSpeculativeTokensAttr())
+            .getResults();
+  }
+  TypedAttr none = builder.getI32IntegerAttr(-1);
+  call.own[expand.getResult(0)] = take(described[0], own, none);
+  call.own[expand.getResult(1)] = take(described[1], own);
+}
+
+Step &FunctionRewriter::getStep(const Candidate &candidate) {
+  ExpandRowsOp expand = candidate.expand;
+  auto [entry, isNew] =
+      steps.try_emplace({expand.getOperation(), candidate.mesh});
+  Step &step = entry->second;
+  if (!isNew)
+    return step;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointAfter(expand);
+  Location loc = expand.getLoc();
+  Type i32 = builder.getI32Type();
+  Type dynamic = RankedTensorType::get({ShapedType::kDynamic}, i32);
+  Type restored =
+      RankedTensorType::get({expand.getOutType(0).getDimSize(0)}, i32);
+  step.decodes = CountDecodeRowsOp::create(builder, loc, builder.getIndexType(),
+                                           expand.getQueryStart(),
+                                           expand.getSpeculativeTokensAttr());
+  auto split = ChunkSplitOp::create(
+      builder, loc, TypeRange{dynamic, restored}, expand.getQueryStart(),
+      step.decodes, expand.getRows(), ValueRange{}, candidate.mesh, axis,
+      twoCalls ? builder.getUnitAttr() : UnitAttr());
+  step.mine = split.getResult(0);
+  step.restore = split.getResult(1);
+  if (!twoCalls) {
+    addCall(step, candidate, step.mine, ChunkPart::All);
+    return step;
+  }
+  auto count = [&](ChunkPart part) -> Value {
+    return CountChunkRowsOp::create(
+        builder, loc, builder.getIndexType(),
+        ChunkPartAttr::get(builder.getContext(), part), expand.getQueryStart(),
+        step.decodes, expand.getRows(), candidate.mesh, axis);
+  };
+  Value heads = count(ChunkPart::Head), tails = count(ChunkPart::Tail);
+  addCall(step, candidate,
+          sliceRows(builder, loc, step.mine, builder.getIndexAttr(0), heads),
+          ChunkPart::Head);
+  addCall(step, candidate, sliceRows(builder, loc, step.mine, heads, tails),
+          ChunkPart::Tail);
+  return step;
+}
+
+/// Rows of a value that no index op of the step made are taken where they are
+/// needed; equal ones become one by CSE.
+Value FunctionRewriter::getOwn(Value value, Call &call) {
+  if (Value own = call.own.lookup(value))
+    return own;
+  Value source = value;
+  while (auto cast = source.getDefiningOp<tensor::CastOp>())
+    source = cast.getSource();
+  if (Value own = call.own.lookup(source))
+    return castTo(builder, value.getLoc(), own,
+                  withDynamicRows(value.getType()));
+  return take(value, call.rows);
+}
+
+/// Runs the op on own rows, behind itself: all that use it can use those.
+void FunctionRewriter::runOnOwnRows(Operation *indexOp, Step &step) {
+  if (!done.insert(indexOp))
+    return;
+  builder.setInsertionPointAfter(indexOp);
+  for (Call &call : step.calls) {
+    Operation *clone =
+        cloneOnRows(builder, indexOp, call.rows,
+                    [&](Value value) { return getOwn(value, call); });
+    for (auto [result, own] :
+         llvm::zip_equal(indexOp->getResults(), clone->getResults()))
+      call.own[result] = own;
+  }
+}
+
+/// The rows of all calls, one call behind the other.
+Value FunctionRewriter::join(ValueRange parts) {
+  if (parts.size() == 1)
+    return parts.front();
+  Location loc = parts.front().getLoc();
+  auto type = cast<RankedTensorType>(parts.front().getType());
+  Value rows;
+  SmallVector<Value> sizes;
+  for (Value part : parts) {
+    sizes.push_back(tensor::DimOp::create(builder, loc, part, 0));
+    rows = rows ? arith::AddIOp::create(builder, loc, rows, sizes.back())
+                      .getResult()
+                : sizes.back();
+  }
+  Value joined = tensor::EmptyOp::create(builder, loc, type, rows);
+  OpFoldResult begin = builder.getIndexAttr(0);
+  for (auto [part, size] : llvm::zip_equal(parts, sizes)) {
+    SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(type.getRank(), builder.getIndexAttr(1));
+    SmallVector<OpFoldResult> extent{size};
+    for (int64_t dim : type.getShape().drop_front())
+      extent.push_back(builder.getIndexAttr(dim));
+    offsets.front() = begin;
+    joined = tensor::InsertSliceOp::create(builder, loc, part, joined, offsets,
+                                           extent, ones);
+    begin = size;
+  }
+  return joined;
+}
+
+/// The rows of the step from a rank's own; `result` is what they stand for.
+Value FunctionRewriter::gather(Value own, Value result,
+                               const Candidate &candidate, const Step &step) {
+  Value all =
+      GatherRowsOp::create(builder, own.getLoc(), TypeRange{own.getType()}, own,
+                           ValueRange{}, candidate.mesh, axis, TransportAttr())
+          .getResult(0);
+  // Rows of no request have no sum of exponentials, and an output of 0.
+  auto type = cast<RankedTensorType>(result.getType());
+  TypedAttr missing;
+  if (type.getRank() == 2)
+    missing = builder.getF32FloatAttr(-std::numeric_limits<float>::infinity());
+  SmallVector<int64_t> shape(type.getShape());
+  shape.front() = cast<RankedTensorType>(step.restore.getType()).getDimSize(0);
+  Value restored =
+      TakeRowsOp::create(
+          builder, own.getLoc(),
+          TypeRange{RankedTensorType::get(shape, type.getElementType())}, all,
+          step.restore, ValueRange{}, missing)
+          .getResult(0);
+  return castTo(builder, own.getLoc(), restored, type);
+}
+
+void FunctionRewriter::rewrite(const Candidate &candidate) {
+  SparseMlaOp op = candidate.op;
+  Step &step = getStep(candidate);
+  for (Operation *indexOp : getIndexOps(candidate))
+    runOnOwnRows(indexOp, step);
+  builder.setInsertionPoint(op);
+  SmallVector<SmallVector<Value>> parts(op->getNumResults());
+  for (Call &call : step.calls) {
+    Operation *clone = cloneOnRows(builder, op, call.rows, [&](Value value) {
+      return getOwn(value, call);
+    });
+    for (auto [list, result] : llvm::zip_equal(parts, clone->getResults()))
+      list.push_back(result);
+  }
+  for (auto [list, result] : llvm::zip_equal(parts, op->getResults()))
+    if (!result.use_empty())
+      result.replaceAllUsesWith(gather(join(list), result, candidate, step));
+  op.erase();
+}
+
+/// Writes of the keys that the attention or its indexers read.
+void FunctionRewriter::rewriteWrites(const Candidate &candidate) {
+  SmallVector<Value> caches{SparseMlaOp(candidate.op).getKv()};
+  for (Operation *indexOp : getIndexOps(candidate))
+    if (auto indexer = dyn_cast<IndexerOp>(indexOp))
+      caches.push_back(indexer.getKeys());
+  for (Value cache : caches)
+    while (true) {
+      while (auto cast = cache.getDefiningOp<tensor::CastOp>())
+        cache = cast.getSource();
+      auto write = cache.getDefiningOp<WriteRowsOp>();
+      if (!write)
+        break;
+      if (done.insert(write))
+        rewriteWrite(write, candidate);
+      cache = write.getCache();
+    }
+}
+
+void FunctionRewriter::rewriteWrite(WriteRowsOp op,
+                                    const Candidate &candidate) {
+  ExpandRowsOp expand = candidate.expand;
+  std::string reason;
+  if (!dominance.properlyDominates(expand.getOperation(), op))
+    reason = "it stands before the shardq.expand_rows of its step";
+  int64_t rows = cast<ShapedType>(op.getSource().getType()).getDimSize(0);
+  int64_t stepRows = expand.getOutType(0).getDimSize(0);
+  if (!ShapedType::isDynamic(rows) && !ShapedType::isDynamic(stepRows) &&
+      rows != stepRows)
+    reason = "it writes " + std::to_string(rows) + " rows, and the step has " +
+             std::to_string(stepRows);
+  if (!reason.empty()) {
+    if (remarks)
+      emitRemark(op.getLoc()) << "write is left alone: " << reason;
+    return;
+  }
+  Step &step = getStep(candidate);
+  Location loc = op.getLoc();
+  builder.setInsertionPoint(op);
+  Value own = take(op.getSource(), step.mine);
+  Value all =
+      GatherRowsOp::create(builder, loc, TypeRange{own.getType()}, own,
+                           ValueRange{}, candidate.mesh, axis, TransportAttr())
+          .getResult(0);
+  Value local = tensor::DimOp::create(builder, loc, step.mine, 0);
+  Type order =
+      RankedTensorType::get({ShapedType::kDynamic}, builder.getI32Type());
+  auto slots = ChunkSlotsOp::create(
+      builder, loc, TypeRange{order, withDynamicRows(op.getSlots().getType())},
+      op.getSlots(), expand.getQueryStart(), step.decodes, local, ValueRange{},
+      candidate.mesh, axis, twoCalls ? builder.getUnitAttr() : UnitAttr());
+  op.getSourceMutable().set(take(all, slots.getResult(0)));
+  op.getSlotsMutable().set(slots.getResult(1));
+}
+
+/// Index ops that only own rows of are used, with their taps and casts.
+static void eraseUnused(ArrayRef<Operation *> ops) {
+  for (Operation *op : llvm::reverse(ops)) {
+    for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+      if (isa<tensor::CastOp>(user) && user->use_empty())
+        user->erase();
+    if (!isIndexOp(op) || !llvm::all_of(op->getUsers(), [](Operation *user) {
+          return isa<TapOp>(user);
+        }))
+      continue;
+    for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+      user->erase();
+    op->erase();
+  }
+}
+
+void FunctionRewriter::run() {
+  SmallVector<Candidate> candidates;
+  function.walk([&](SparseMlaOp op) {
+    std::string reason;
+    std::optional<Candidate> candidate = match(op, reason);
+    if (candidate)
+      candidates.push_back(*candidate);
+    if (!remarks)
+      return;
+    if (candidate)
+      emitRemark(op.getLoc())
+          << "attention runs on chunks of requests over " << axis << " ("
+          << lookupMeshAxis(op, candidate->mesh, axis).axis.getSize()
+          << " ranks)" << (twoCalls ? ", heads and tails apart" : "");
+    else if (!reason.empty())
+      emitRemark(op.getLoc()) << "attention is left alone: " << reason;
+  });
+  for (const Candidate &candidate : candidates) {
+    rewriteWrites(candidate);
+    rewrite(candidate);
+  }
+  eraseUnused(done.getArrayRef());
+}
+
+namespace {
+
+struct ShardQPcpPass : public shardq::impl::ShardQPcpBase<ShardQPcpPass> {
+  using ShardQPcpBase::ShardQPcpBase;
+
+  void runOnOperation() override {
+    getOperation().walk([&](FunctionOpInterface function) {
+      if (!function.isExternal())
+        FunctionRewriter(function, axis, twoCalls, remarks).run();
+    });
+  }
+};
+
+} // namespace

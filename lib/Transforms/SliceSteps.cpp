@@ -1,0 +1,317 @@
+//===- SliceSteps.cpp - Exchanges of more rows than inboxes hold ----------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "shardq/Analysis/Placement.h"
+#include "shardq/Analysis/RankDependence.h"
+#include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_SHARDQSLICESTEPS
+#include "shardq/Transforms/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+namespace {
+
+/// Ops of one block that work on the same rows, in program order. What they
+/// hand on is used behind the last one only.
+using Chain = SmallVector<Operation *>;
+
+class Slicer {
+public:
+  Slicer(ModuleOp module, int64_t maxTokens)
+      : module(module), maxTokens(maxTokens), builder(module.getContext()) {}
+
+  LogicalResult run();
+
+private:
+  bool fits(Operation *first);
+  bool fits(Value rows);
+  void slice(const Chain &chain);
+  SmallVector<Value> createSlices(const Chain &chain, ValueRange results,
+                                  Value rows);
+
+  ModuleOp module;
+  int64_t maxTokens;
+  OpBuilder builder;
+};
+
+} // namespace
+
+/// Whether all that uses the values is in the chain.
+static bool isUsedWithin(ValueRange values, ArrayRef<Operation *> chain) {
+  return llvm::all_of(values, [&](Value value) {
+    return llvm::all_of(value.getUsers(), [&](Operation *user) {
+      return llvm::is_contained(chain, user);
+    });
+  });
+}
+
+static bool isInBlockOf(Operation *op, Operation *other) {
+  return op && op->getBlock() == other->getBlock();
+}
+
+/// The gather that partial outputs come from, with the attention between, so
+/// that gathers and merges alternate.
+static void addAttention(Chain &chain, Value partial) {
+  Chain with = chain;
+  Operation *source = partial.getDefiningOp();
+  if (auto attention = dyn_cast_if_present<SparseMlaOp>(source)) {
+    if (!isInBlockOf(source, chain.back()) || attention.getQ().size() != 1 ||
+        !isUsedWithin(source->getResults(), with))
+      return;
+    with.push_back(source);
+    source = attention.getQ().front().getDefiningOp();
+  }
+  if (!isa_and_present<GatherQueryOp>(source) ||
+      !isInBlockOf(source, chain.back()) ||
+      !isUsedWithin(source->getResults(), with))
+    return;
+  with.push_back(source);
+  chain = std::move(with);
+}
+
+/// Shares are weighed with LSEs that were gathered for that.
+static void addWeights(Chain &chain, ReduceHeadsOp sums) {
+  auto weigh = sums.getSource().getDefiningOp<WeighPartialOp>();
+  if (!isInBlockOf(weigh, sums) ||
+      !isUsedWithin(weigh->getResult(0), {sums.getOperation()}))
+    return;
+  auto lses = weigh.getLses().getDefiningOp<GatherRowsOp>();
+  if (!isInBlockOf(lses, sums) ||
+      !isUsedWithin(lses->getResults(), {weigh.getOperation()}))
+    return;
+  for (Value merged : weigh->getResults().drop_front())
+    for (Operation *user : merged.getUsers())
+      if (Operation *place = sums->getBlock()->findAncestorOpInBlock(*user);
+          !place || !sums->isBeforeInBlock(place))
+        return;
+  chain.append({weigh, lses});
+  addAttention(chain, weigh.getPartial());
+}
+
+/// `last` and what belongs to it.
+static Chain findChain(Operation *last) {
+  Chain chain{last};
+  if (auto merge = dyn_cast<CombineLseOp>(last))
+    addAttention(chain, merge.getPartial());
+  else if (auto sums = dyn_cast<ReduceHeadsOp>(last))
+    addWeights(chain, sums);
+  llvm::sort(chain, [](Operation *one, Operation *other) {
+    return one->isBeforeInBlock(other);
+  });
+  return chain;
+}
+
+static bool isRowOperand(OpOperand &operand) {
+  if (auto rowWise = dyn_cast<RowWiseOpInterface>(operand.getOwner()))
+    return rowWise.isRowOperand(operand);
+  return true; // of the others all are, or come from the chain
+}
+
+/// What the rows of a chain are counted by.
+static Value getRowSource(Operation *first) { return first->getOperand(0); }
+
+static std::optional<int64_t> getConstant(Value value) {
+  APInt constant;
+  if (matchPattern(value, m_ConstantInt(&constant)))
+    return constant.getSExtValue();
+  return std::nullopt;
+}
+
+bool Slicer::fits(Value rows) {
+  if (std::optional<int64_t> constant = getConstant(rows))
+    return *constant <= maxTokens;
+  auto least = rows.getDefiningOp<arith::MinSIOp>();
+  return least && (fits(least.getLhs()) || fits(least.getRhs()));
+}
+
+/// Whether the rows are known to fit, by their type, as a slice, or by the
+/// branch that the op stands in.
+bool Slicer::fits(Operation *first) {
+  Value source = getRowSource(first);
+  int64_t rows = cast<ShapedType>(source.getType()).getDimSize(0);
+  if (!ShapedType::isDynamic(rows))
+    return rows <= maxTokens;
+  if (auto slice = source.getDefiningOp<tensor::ExtractSliceOp>())
+    if (auto size = dyn_cast<Value>(slice.getMixedSizes().front());
+        size && fits(size))
+      return true;
+  for (Operation *op = first; auto branch = op->getParentOfType<scf::IfOp>();
+       op = branch) {
+    auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+    if (!compare || !branch.getThenRegion().isAncestor(op->getParentRegion()) ||
+        compare.getPredicate() != arith::CmpIPredicate::sle)
+      continue;
+    auto size = compare.getLhs().getDefiningOp<tensor::DimOp>();
+    if (size && size.getSource() == source && size.getConstantIndex() == 0 &&
+        fits(compare.getRhs()))
+      return true;
+  }
+  return false;
+}
+
+/// The type with rows that are known at run time.
+static RankedTensorType withRows(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape.front() = ShapedType::kDynamic;
+  return RankedTensorType::get(shape, tensor.getElementType());
+}
+
+/// `size` rows from `first` on.
+static Value takeSlice(OpBuilder &b, Location loc, Value source, Value first,
+                       Value size) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, source);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(sizes.size(), b.getIndexAttr(1));
+  offsets.front() = first;
+  sizes.front() = size;
+  return tensor::ExtractSliceOp::create(b, loc, withRows(source.getType()),
+                                        source, offsets, sizes, ones);
+}
+
+static Value putSlice(OpBuilder &b, Location loc, Value slice, Value target,
+                      Value first, Value size) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, target);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(sizes.size(), b.getIndexAttr(1));
+  offsets.front() = first;
+  sizes.front() = size;
+  return tensor::InsertSliceOp::create(b, loc, slice, target, offsets, sizes,
+                                       ones);
+}
+
+/// The results of the chain, in turns of as many rows as inboxes hold.
+SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
+                                        Value rows) {
+  Location loc = chain.back()->getLoc();
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
+  SmallVector<Value> wholes;
+  for (Type type : results.getTypes()) {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<Value> sizes;
+    if (tensor.isDynamicDim(0))
+      sizes.push_back(rows);
+    wholes.push_back(tensor::EmptyOp::create(builder, loc, tensor, sizes));
+  }
+  auto turn = [&](OpBuilder &b, Location, Value first, ValueRange carried) {
+    Value rest = arith::SubIOp::create(b, loc, rows, first);
+    Value size = arith::MinSIOp::create(b, loc, rest, most);
+    IRMapping slices;
+    for (Operation *op : chain) {
+      for (OpOperand &operand : op->getOpOperands())
+        if (!slices.contains(operand.get()) && isRowOperand(operand))
+          slices.map(operand.get(),
+                     takeSlice(b, loc, operand.get(), first, size));
+      Operation *copy = b.clone(*op, slices);
+      for (OpResult result : copy->getResults())
+        result.setType(withRows(result.getType()));
+    }
+    SmallVector<Value> filled;
+    for (auto [result, whole] : llvm::zip_equal(results, carried))
+      filled.push_back(
+          putSlice(b, loc, slices.lookup(result), whole, first, size));
+    scf::YieldOp::create(b, loc, filled);
+  };
+  auto loop = scf::ForOp::create(builder, loc, zero, rows, most, wholes, turn);
+  return llvm::to_vector_of<Value>(loop.getResults());
+}
+
+void Slicer::slice(const Chain &chain) {
+  Operation *last = chain.back();
+  Location loc = last->getLoc();
+  builder.setInsertionPoint(last);
+  Value source = getRowSource(chain.front());
+  Value rows = tensor::DimOp::create(
+      builder, loc, source, arith::ConstantIndexOp::create(builder, loc, 0));
+  SmallVector<Value> results, replacements;
+  for (Operation *op : chain)
+    for (Value result : op->getResults())
+      if (op == last || !isUsedWithin(result, chain))
+        results.push_back(result);
+  if (cast<ShapedType>(source.getType()).isDynamicDim(0)) {
+    Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
+    Value isWhole = arith::CmpIOp::create(
+        builder, loc, arith::CmpIPredicate::sle, rows, most);
+    auto branch =
+        scf::IfOp::create(builder, loc, TypeRange(ValueRange(results)), isWhole,
+                          /*addThenBlock=*/true, /*addElseBlock=*/true);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    IRMapping copies;
+    for (Operation *op : chain)
+      builder.clone(*op, copies);
+    scf::YieldOp::create(builder, loc,
+                         llvm::map_to_vector(results, [&](Value result) {
+                           return copies.lookup(result);
+                         }));
+    builder.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(builder, loc, createSlices(chain, results, rows));
+    llvm::append_range(replacements, branch->getResults());
+  } else {
+    replacements = createSlices(chain, results, rows);
+  }
+  for (auto [result, replacement] : llvm::zip_equal(results, replacements))
+    result.replaceUsesWithIf(replacement, [&](OpOperand &use) {
+      return !llvm::is_contained(chain, use.getOwner());
+    });
+  for (Operation *op : llvm::reverse(chain))
+    op->erase();
+}
+
+LogicalResult Slicer::run() {
+  if (maxTokens < 1 || maxTokens > std::numeric_limits<int32_t>::max())
+    return emitError(module.getLoc(), "shardq-slice-steps: ")
+           << "max-tokens is " << maxTokens << ", expected 1 to 2147483647";
+  if (failed(verifyInFunctionsOf(module)))
+    return failure();
+  SmallVector<Chain> chains;
+  llvm::SmallPtrSet<Operation *, 8> taken;
+  module.walk([&](CollectiveOpInterface op) {
+    if (!isa<CombineLseOp, ReduceHeadsOp>(*op) ||
+        cast<TwoFormOpInterface>(*op).isOnBuffers())
+      return;
+    chains.push_back(findChain(op));
+    taken.insert(chains.back().begin(), chains.back().end());
+  });
+  module.walk([&](GatherQueryOp gather) {
+    if (!gather.isOnBuffers() && !taken.contains(gather))
+      chains.push_back({gather});
+  });
+  llvm::erase_if(chains,
+                 [&](const Chain &chain) { return fits(chain.front()); });
+  if (chains.empty())
+    return success();
+  RankDependence dependence(module);
+  llvm::erase_if(chains, [&](const Chain &chain) {
+    Operation *first = chain.front();
+    if (!dependence.isShapeDependent(getRowSource(first)))
+      return false;
+    first->emitRemark("has rows that may differ between ranks, which would not "
+                      "take as many turns: more than ")
+        << maxTokens << " rows are an error at run time";
+    return true;
+  });
+  for (const Chain &chain : chains)
+    slice(chain);
+  return success();
+}
+
+namespace {
+struct ShardQSliceStepsPass
+    : public shardq::impl::ShardQSliceStepsBase<ShardQSliceStepsPass> {
+  using ShardQSliceStepsBase::ShardQSliceStepsBase;
+  void runOnOperation() override {
+    if (failed(Slicer(getOperation(), maxTokens).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

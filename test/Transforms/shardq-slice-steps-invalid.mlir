@@ -1,0 +1,23 @@
+// RUN: split-file %s %t
+// RUN: shardq-opt %t/option.mlir --shardq-slice-steps=max-tokens=0 --verify-diagnostics
+// RUN: shardq-opt %t/option-large.mlir --shardq-slice-steps=max-tokens=2147483648 --verify-diagnostics
+// RUN: shardq-opt %t/rank.mlir --shardq-slice-steps --verify-diagnostics
+
+//--- option.mlir
+// expected-error @+1 {{shardq-slice-steps: max-tokens is 0, expected 1 to 2147483647}}
+module {}
+
+//--- option-large.mlir
+// expected-error @+1 {{shardq-slice-steps: max-tokens is 2147483648, expected 1 to 2147483647}}
+module {}
+
+//--- rank.mlir
+// Ranks of which each has rows of its own do not take as many turns.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: tensor<?x2x16xbf16>, %ids: tensor<?xi32>, %offsets: tensor<5xi32>, %decodes: index) -> tensor<?x32x16xbf16> {
+  %0 = shardq.exchange heads_to_tokens(%q) by(%ids, %offsets) decodes(%decodes) over @ranks "tp"
+      : (tensor<?x2x16xbf16>, tensor<?xi32>, tensor<5xi32>, index) -> tensor<?x8x16xbf16>
+  // expected-remark @+1 {{has rows that may differ between ranks, which would not take as many turns: more than 8192 rows are an error at run time}}
+  %1 = shardq.gather_query(%0) over @ranks "tp" : (tensor<?x8x16xbf16>) -> tensor<?x32x16xbf16>
+  return %1 : tensor<?x32x16xbf16>
+}

@@ -1,0 +1,124 @@
+// RUN: shardq-opt %s --split-input-file --shardq-slice-steps=max-tokens=64 | FileCheck %s
+// RUN: shardq-opt %s --split-input-file --shardq-slice-steps=max-tokens=64 --canonicalize --cse > %t.once
+// RUN: shardq-opt %s --split-input-file --shardq-slice-steps=max-tokens=64 --canonicalize --cse --shardq-slice-steps=max-tokens=64 > %t.twice
+// RUN: diff %t.once %t.twice
+// RUN: shardq-opt %s --split-input-file --shardq-slice-steps=max-tokens=64 > %t.once
+// RUN: shardq-opt %s --split-input-file --shardq-slice-steps=max-tokens=64 --shardq-slice-steps=max-tokens=64 > %t.twice
+// RUN: diff %t.once %t.twice
+
+// Queries, attention and merge are one loop: gathers and merges alternate in it
+// as they do without.
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+
+// CHECK-LABEL: func @attend
+// CHECK-SAME: %[[Q:.*]]: tensor<?x2x16xbf16>, %[[KV:.*]]: tensor<?x16xbf16>, %[[S:.*]]: tensor<?x4xi32>
+func.func @attend(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) -> tensor<?x2x16xbf16> {
+  // CHECK: %[[T:.*]] = tensor.dim %[[Q]], %c0
+  // CHECK: %[[FITS:.*]] = arith.cmpi sle, %[[T]], %c64
+  // CHECK: %[[OUT:.*]] = scf.if %[[FITS]] -> (tensor<?x2x16xbf16>) {
+  // CHECK-NEXT: %[[ALL:.*]] = shardq.gather_query(%[[Q]])
+  // CHECK-NEXT: %[[P:.*]]:2 = shardq.sparse_mla q(%[[ALL]]) kv(%[[KV]]) slots(%[[S]])
+  // CHECK-NEXT: %[[WHOLE:.*]] = shardq.combine_lse %[[P]]#0 lse(%[[P]]#1)
+  // CHECK-NEXT: scf.yield %[[WHOLE]]
+  // CHECK: } else {
+  // CHECK: %[[EMPTY:.*]] = tensor.empty(%[[T]]) : tensor<?x2x16xbf16>
+  // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[T]] step %{{.*}} iter_args(%[[SO_FAR:.*]] = %[[EMPTY]])
+  // CHECK: %[[REST:.*]] = arith.subi %[[T]], %[[I]]
+  // CHECK: %[[N:.*]] = arith.minsi %[[REST]], %c64
+  // CHECK: %[[QS:.*]] = tensor.extract_slice %[[Q]][%[[I]], 0, 0] [%[[N]], 2, 16] [1, 1, 1]
+  // CHECK: %[[ALLS:.*]] = shardq.gather_query(%[[QS]])
+  // CHECK: %[[SS:.*]] = tensor.extract_slice %[[S]][%[[I]], 0] [%[[N]], 4] [1, 1]
+  // CHECK: %[[PS:.*]]:2 = shardq.sparse_mla q(%[[ALLS]]) kv(%[[KV]]) slots(%[[SS]])
+  // CHECK: %[[SLICE:.*]] = shardq.combine_lse %[[PS]]#0 lse(%[[PS]]#1)
+  // CHECK: tensor.insert_slice %[[SLICE]] into %[[SO_FAR]][%[[I]], 0, 0] [%[[N]], 2, 16] [1, 1, 1]
+  // CHECK: return %[[OUT]]
+  %all = shardq.gather_query(%q) over @ranks "dcp" : (tensor<?x2x16xbf16>) -> tensor<?x8x16xbf16>
+  %p, %l = shardq.sparse_mla q(%all) kv(%kv) slots(%s) {scale = 1.0 : f32}
+      : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  %out = shardq.combine_lse %p lse(%l) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+  return %out : tensor<?x2x16xbf16>
+}
+
+// -----
+
+// Rows that are known need no branch, and no loop where they fit. A gather that
+// something else reads is a loop of its own.
+
+shardq.mesh @ranks ["tp" = 4]
+
+// CHECK-LABEL: func @known
+func.func @known(%q: tensor<64x2x16xbf16>, %many: tensor<65x2x16xbf16>, %p: tensor<65x8x16xbf16>, %l: tensor<65x8xf32>)
+    -> (tensor<64x8x16xbf16>, tensor<65x8x16xbf16>, tensor<65x2x16xbf16>, tensor<65x2xf32>) {
+  // CHECK-NOT: scf
+  // CHECK: shardq.gather_query(%{{.*}}) over @ranks "tp" : (tensor<64x2x16xbf16>) -> tensor<64x8x16xbf16>
+  %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<64x2x16xbf16>) -> tensor<64x8x16xbf16>
+  // CHECK-NOT: scf.if
+  // CHECK: scf.for {{.*}} -> (tensor<65x8x16xbf16>)
+  // CHECK: shardq.gather_query(%{{.*}}) over @ranks "tp" : (tensor<?x2x16xbf16>) -> tensor<?x8x16xbf16>
+  %1 = shardq.gather_query(%many) over @ranks "tp" : (tensor<65x2x16xbf16>) -> tensor<65x8x16xbf16>
+  // CHECK: scf.for {{.*}} -> (tensor<65x2x16xbf16>, tensor<65x2xf32>)
+  // CHECK: shardq.combine_lse {{.*}} : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x2x16xbf16>, tensor<?x2xf32>)
+  %2, %3 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<65x8x16xbf16>, tensor<65x8xf32>) -> (tensor<65x2x16xbf16>, tensor<65x2xf32>)
+  return %0, %1, %2, %3 : tensor<64x8x16xbf16>, tensor<65x8x16xbf16>, tensor<65x2x16xbf16>, tensor<65x2xf32>
+}
+
+// -----
+
+// The ops that a merge may be made of; the merged LSE is used behind them.
+
+shardq.mesh @ranks ["tp" = 4]
+
+// CHECK-LABEL: func @forms
+// CHECK-SAME: %[[P:.*]]: tensor<?x8x16xf32>, %[[L:.*]]: tensor<?x8xf32>
+func.func @forms(%p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16xf32>, tensor<?x8xf32>) {
+  // CHECK: %[[R:.*]]:2 = scf.if %{{.*}} -> (tensor<?x8xf32>, tensor<?x2x16xf32>) {
+  // CHECK-NEXT: %[[LSES:.*]] = shardq.gather_rows %[[L]]
+  // CHECK-NEXT: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[P]] lses(%[[LSES]])
+  // CHECK-NEXT: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
+  // CHECK-NEXT: scf.yield %[[SHARE]]#1, %[[SUMS]]
+  // CHECK: else
+  // CHECK: scf.for
+  // CHECK: %[[LS:.*]] = tensor.extract_slice %[[L]]
+  // CHECK: %[[LSES:.*]] = shardq.gather_rows %[[LS]]
+  // CHECK: %[[PS:.*]] = tensor.extract_slice %[[P]]
+  // CHECK: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[PS]] lses(%[[LSES]])
+  // CHECK: %[[SUMS:.*]] = shardq.reduce_heads %[[SHARE]]#0
+  // CHECK: tensor.insert_slice %[[SHARE]]#1
+  // CHECK: tensor.insert_slice %[[SUMS]]
+  // CHECK: return %[[R]]#1, %[[R]]#0
+  %lses = shardq.gather_rows %l over @ranks "tp" : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  %share, %merged = shardq.weigh_partial %p lses(%lses) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8x16xf32>, tensor<?x8xf32>)
+  %sums = shardq.reduce_heads %share over @ranks "tp" : (tensor<?x8x16xf32>) -> tensor<?x2x16xf32>
+  return %sums, %merged : tensor<?x2x16xf32>, tensor<?x8xf32>
+}
+
+// -----
+
+// A merge of what was gathered, and one whose queries are read once more.
+
+shardq.mesh @ranks ["tp" = 4]
+
+// CHECK-LABEL: func @others
+func.func @others(%q: tensor<?x2x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x8x16xf32>) {
+  // CHECK: scf.if
+  // CHECK-NEXT: shardq.gather_query
+  // CHECK-NEXT: shardq.combine_lse
+  // CHECK: else
+  // CHECK: shardq.gather_query
+  // CHECK: shardq.combine_lse
+  %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x16xf32>) -> tensor<?x8x16xf32>
+  %1 = shardq.combine_lse %0 lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  // CHECK: %[[ALL:.*]] = scf.if
+  // CHECK-NEXT: shardq.gather_query
+  // CHECK: else
+  // CHECK: shardq.gather_query
+  // CHECK: scf.if
+  // CHECK-NEXT: shardq.combine_lse %[[ALL]]
+  // CHECK: else
+  // CHECK: tensor.extract_slice %[[ALL]]
+  // CHECK: shardq.combine_lse
+  %2 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x16xf32>) -> tensor<?x8x16xf32>
+  %3 = shardq.combine_lse %2 lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  return %1, %3, %2 : tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x8x16xf32>
+}
