@@ -145,3 +145,40 @@ func.func @doubled(%start: memref<?xi32>, %lens: memref<?xi32>, %req: memref<?xi
   linalg.fill ins(%cst : f32) outs(%x : memref<?x4xf32>)
   return
 }
+
+// A branch that the host decides on, inside of one that the device does: each side writes
+// the result, and nothing of the device's is left to yield.
+// CHECK-LABEL: func.func @returned(
+// CHECK-SAME: %[[RESULT:[a-z0-9]+]]: memref<?x4xf32> {shardq.result})
+// CHECK: scf.if %{{.*}} {
+// CHECK: gpu.launch {{.*}} function(@linalg_fill_4_f32
+// CHECK: gpu.launch {{.*}} function(@memref_copy_4_4_f32
+// CHECK: } else {
+// CHECK: gpu.launch {{.*}} function(@linalg_fill_4_f32
+// CHECK: return
+func.func @returned(%flag: memref<1xi64>, %fits: i1, %kv: memref<?x4xf32>, %counts: memref<4xi32>, %n: index) -> memref<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c0_i64 = arith.constant 0 : i64
+  %cst = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %starts = memref.alloc(%n) : memref<?xi32>
+  shardq.expand_rows %starts, %starts to %n outs(%starts, %starts) : (memref<?xi32>, memref<?xi32>, index, memref<?xi32>, memref<?xi32>) -> ()
+  %d = shardq.count_decode_rows %starts : memref<?xi32>
+  %0 = memref.load %flag[%c0] : memref<1xi64>
+  %1 = arith.cmpi ne, %0, %c0_i64 : i64
+  %2 = scf.if %1 -> (memref<?x4xf32>) {
+    %3 = scf.if %fits -> (memref<?x4xf32>) {
+      %a = memref.alloc(%d) : memref<?x4xf32>
+      linalg.fill ins(%cst : f32) outs(%a : memref<?x4xf32>)
+      scf.yield %a : memref<?x4xf32>
+    } else {
+      %b = memref.alloc(%n) : memref<?x4xf32>
+      linalg.fill ins(%one : f32) outs(%b : memref<?x4xf32>)
+      scf.yield %b : memref<?x4xf32>
+    }
+    scf.yield %3 : memref<?x4xf32>
+  } else {
+    scf.yield %kv : memref<?x4xf32>
+  }
+  return %2 : memref<?x4xf32>
+}

@@ -210,11 +210,21 @@ static bool sinkIntoBranch(memref::CopyOp copy) {
       }))
     return false;
   unsigned index = cast<OpResult>(copy.getSource()).getResultNumber();
+  // Then nobody wants what the sides have, which may be the device's.
+  Type type = copy.getSource().getType();
+  bool isOnlyCopied =
+      memref::CastOp::areCastCompatible(copy.getTarget().getType(), type) &&
+      llvm::all_of(copy.getSource().getUsers(), [&](Operation *user) {
+        return user == copy || user->use_empty();
+      });
   for (Region *side : {&branch.getThenRegion(), &branch.getElseRegion()}) {
     Operation *yield = side->front().getTerminator();
     OpBuilder b(yield);
     memref::CopyOp::create(b, copy.getLoc(), yield->getOperand(index),
                            copy.getTarget());
+    if (isOnlyCopied)
+      yield->setOperand(index, b.createOrFold<memref::CastOp>(
+                                   copy.getLoc(), type, copy.getTarget()));
   }
   copy.erase();
   return true;

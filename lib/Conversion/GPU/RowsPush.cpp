@@ -112,6 +112,10 @@ KernelShape mlir::shardq::getRowsPushShape(PushOp op) {
     shape.blocksPerRow =
         std::min<int64_t>(kMaxBlocks, llvm::divideCeil(pieces, kChunk)) *
         geometry.ranks;
+  // As for exchanges: two blocks on each multiprocessor, then one for four
+  // chunks.
+  shape.fewBlocks = 132 * 2;
+  shape.oneOf = 4;
   shape.maxBlocks = kMaxBlocks;
   return shape;
 }
