@@ -296,6 +296,7 @@ dcp='builtin.module(shardq-dcp{step=decode remarks=false})'
 # Steps with prefill gather keys: always, where the step says so, and with tokens sharded.
 gather='builtin.module(shardq-dcp{step=gather remarks=false})'
 gate='builtin.module(shardq-dcp{remarks=false})'
+combine='builtin.module(shardq-dcp{remarks=false decode-rows=combine})'
 sed -e 's/"tp" = 4, "dcp" = 4/"tp" = 2, "dcp" = 2/' -e 's/x16x/x32x/g' -e 's/over 4 ranks, decode and prefill in one step: 16 heads and a/over 2 ranks, decode and prefill in one step: 32 heads and a/' \
   -e 's/^\/\/ quarter of/\/\/ half of/' "$examples/glm5-tp4-dcp4-mixed.mlir" >"$programs/glm5-tp2-dcp2-mixed.mlir"
 mixed2=$programs/glm5-tp2-dcp2-mixed.mlir
@@ -923,6 +924,11 @@ LIST
     check "verify-glm5-tp2-dcp2-gather-$name" 180 verified 2 "$mixed2" --step="$examples/steps/small-$name.json" \
       --pipeline="$gather"
   done
+  # Decode rows over own keys, beside gathered ones.
+  for name in mixed speculative; do
+    check "verify-glm5-tp2-dcp2-combine-$name" 180 verified 2 "$mixed2" --step="$examples/steps/small-$name.json" \
+      --pipeline="$combine"
+  done
   check verify-v32-tp2-dcp2-gather-open 180 verified 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather"
   check verify-glm5-tp2-dcp2-too-large 180 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json" \
     --max-kv-tokens=1 --max-requests=1
@@ -983,6 +989,8 @@ if wanted graph; then
       --next-step="$programs/turns-decode.json" --pipeline="$gate" --graph --repeat=$((gpus > 1 ? 3000 : 60))
     check graph-gather-tokens-turns 240 ranks 2 "$prefill2" --step="$programs/turns-mixed.json" \
       --next-step="$programs/turns-prefill.json" --shard-q-tokens --graph --repeat=$repeat
+    check graph-gather-combine 180 ranks 2 "$mixed2" --step="$programs/turns-mixed.json" \
+      --next-step="$programs/turns-prefill.json" --pipeline="$combine" --graph --repeat=$repeat
     check graph-gather-open 180 ranks 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather" \
       --graph --repeat=$repeat
     check graph-heads-mixed 180 ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --graph --repeat=$repeat

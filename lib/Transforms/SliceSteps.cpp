@@ -253,7 +253,9 @@ void Slicer::slice(const Chain &chain) {
     for (Value result : op->getResults())
       if (op == last || !isUsedWithin(result, chain))
         results.push_back(result);
-  if (cast<ShapedType>(source.getType()).isDynamicDim(0)) {
+  // Of some of the step's rows a GPU's host does not know the result's size,
+  // which a branch would have to hand on.
+  if (cast<ShapedType>(source.getType()).isDynamicDim(0) && bound == rows) {
     Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
     Value isSliced = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sgt, bound, most);

@@ -644,11 +644,20 @@ void RuntimeLowering::lower(GatherGateOp op) {
   };
   // A list without a first start has no tokens.
   Value starts = memref::DimOp::create(b, op.getQueryStart(), zero);
-  Value last =
-      arith::MaxSIOp::create(b, zero, arith::SubIOp::create(b, starts, one));
-  Value open =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::sgt,
-                            load(op.getQueryStart(), last), op.getDecodes());
+  Value isEmpty =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, starts, zero);
+  auto tokens = scf::IfOp::create(b, b.getIndexType(), isEmpty,
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(tokens.thenBlock());
+    scf::YieldOp::create(b, zero);
+    b.setInsertionPointToStart(tokens.elseBlock());
+    Value last = arith::SubIOp::create(b, starts, one);
+    scf::YieldOp::create(b, load(op.getQueryStart(), last));
+  }
+  Value open = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt,
+                                     tokens.getResult(0), op.getDecodes());
   if (std::optional<uint64_t> most = op.getMaxBlocks()) {
     Value fits = arith::CmpIOp::create(
         b, arith::CmpIPredicate::sle, load(op.getCount(), zero),
