@@ -184,12 +184,6 @@ Speculation::Speculatability WriteRowsOp::getSpeculatability() {
 // Effects
 //===----------------------------------------------------------------------===//
 
-#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
-  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return getTwoFormSpeculatability(*this);                                   \
-  }
 SHARDQ_TWO_FORM_EFFECTS(ChunkSplitOp)
 SHARDQ_TWO_FORM_EFFECTS(ChunkLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(ChunkSlotsOp)
-#undef SHARDQ_TWO_FORM_EFFECTS

@@ -483,25 +483,10 @@ void MergeLseOp::getEffects(Effects &effects) {
 // Effects
 //===----------------------------------------------------------------------===//
 
-#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
-  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return getTwoFormSpeculatability(*this);                                   \
-  }
 SHARDQ_TWO_FORM_EFFECTS(LocalLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(FilterIndicesOp)
 SHARDQ_TWO_FORM_EFFECTS(WeighPartialOp)
-#undef SHARDQ_TWO_FORM_EFFECTS
 
-#define SHARDQ_COLLECTIVE_EFFECTS(OP)                                          \
-  void OP::getEffects(Effects &effects) {                                      \
-    getPeerEffects(effects);                                                   \
-    getTwoFormEffects(*this, effects);                                         \
-  }                                                                            \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return Speculation::NotSpeculatable;                                       \
-  }
 SHARDQ_COLLECTIVE_EFFECTS(GatherQueryOp)
 SHARDQ_COLLECTIVE_EFFECTS(CombineLseOp)
 SHARDQ_COLLECTIVE_EFFECTS(ReduceHeadsOp)
-#undef SHARDQ_COLLECTIVE_EFFECTS

@@ -428,12 +428,6 @@ void ExchangeOp::getCanonicalizationPatterns(RewritePatternSet &results,
 // Effects
 //===----------------------------------------------------------------------===//
 
-#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
-  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return getTwoFormSpeculatability(*this);                                   \
-  }
 SHARDQ_TWO_FORM_EFFECTS(ZigzagSplitOp)
 SHARDQ_TWO_FORM_EFFECTS(LocalRowsOp)
 SHARDQ_TWO_FORM_EFFECTS(TakeRowsOp)
-#undef SHARDQ_TWO_FORM_EFFECTS

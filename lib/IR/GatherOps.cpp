@@ -81,17 +81,9 @@ GatherRowsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
   if (!axis)
     return failure();
-  int64_t found = getOutType(0).getDimSize(0), ranks = axis.getSize();
-  int64_t rows = shaped(getSource()).getDimSize(0);
-  if (ShapedType::isDynamic(found) ||
-      (found % ranks == 0 && found / ranks == rows))
-    return success();
-  StringRef name = isOnBuffers() ? "outs" : "result";
-  if (ShapedType::isDynamic(rows))
-    return emitOpError("'") << name << "' has " << found
-                            << " rows, expected dynamic ones as 'source'";
-  return emitOpError("'") << name << "' has " << found << " rows, expected "
-                          << rows << " of each of " << ranks << " ranks";
+  return verifyTimesRanks(*this, "rows", axis,
+                          {isOnBuffers() ? "outs" : "result", getOutType(0), 0},
+                          {"source", getSource().getType(), 0});
 }
 
 LogicalResult
@@ -421,16 +413,8 @@ GatheredTableOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   AxisAttr axis = verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
   if (!axis)
     return failure();
-  int64_t found = getOutType(0).getDimSize(1), ranks = axis.getSize();
-  int64_t width = shaped(getInverse()).getDimSize(1);
-  if (ShapedType::isDynamic(found) ||
-      (found % ranks == 0 && found / ranks == width))
-    return success();
-  if (ShapedType::isDynamic(width))
-    return emitOpError("'result' has ")
-           << found << " columns, expected dynamic ones as 'inverse'";
-  return emitOpError("'result' has ") << found << " columns, expected " << width
-                                      << " of each of " << ranks << " ranks";
+  return verifyTimesRanks(*this, "columns", axis, {"result", getOutType(0), 1},
+                          {"inverse", getInverse().getType(), 1});
 }
 
 LogicalResult
@@ -479,24 +463,9 @@ Speculation::Speculatability GatherGateOp::getSpeculatability() {
 // Effects
 //===----------------------------------------------------------------------===//
 
-#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
-  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return getTwoFormSpeculatability(*this);                                   \
-  }
 SHARDQ_TWO_FORM_EFFECTS(GatherBlocksOp)
 SHARDQ_TWO_FORM_EFFECTS(GatheredSlotsOp)
 SHARDQ_TWO_FORM_EFFECTS(GatheredTableOp)
-#undef SHARDQ_TWO_FORM_EFFECTS
 
-#define SHARDQ_COLLECTIVE_EFFECTS(OP)                                          \
-  void OP::getEffects(Effects &effects) {                                      \
-    getPeerEffects(effects);                                                   \
-    getTwoFormEffects(*this, effects);                                         \
-  }                                                                            \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return Speculation::NotSpeculatable;                                       \
-  }
 SHARDQ_COLLECTIVE_EFFECTS(GatherRowsOp)
 SHARDQ_COLLECTIVE_EFFECTS(GatherKvFinishOp)
-#undef SHARDQ_COLLECTIVE_EFFECTS

@@ -443,17 +443,11 @@ void TapOp::getEffects(Effects &effects) {
 // Effects
 //===----------------------------------------------------------------------===//
 
-#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
-  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
-  Speculation::Speculatability OP::getSpeculatability() {                      \
-    return getTwoFormSpeculatability(*this);                                   \
-  }
 SHARDQ_TWO_FORM_EFFECTS(ExpandRowsOp)
 SHARDQ_TWO_FORM_EFFECTS(IndexerOp)
 SHARDQ_TWO_FORM_EFFECTS(TopKOp)
 SHARDQ_TWO_FORM_EFFECTS(ConvertIndicesOp)
 SHARDQ_TWO_FORM_EFFECTS(SparseMlaOp)
-#undef SHARDQ_TWO_FORM_EFFECTS
 
 #define GET_OP_CLASSES
 #include "shardq/IR/ShardQOps.cpp.inc"

@@ -83,6 +83,23 @@ LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
 
 static constexpr int64_t kMaxStaticDim = int64_t(1) << 24;
 
+LogicalResult verifyTimesRanks(Operation *op, StringRef what, AxisAttr axis,
+                               NamedDim many, NamedDim few) {
+  auto size = [](NamedDim dim) {
+    return cast<ShapedType>(dim.type).getDimSize(dim.dim);
+  };
+  int64_t found = size(many), each = size(few), ranks = axis.getSize();
+  if (ShapedType::isDynamic(found) ||
+      (found % ranks == 0 && found / ranks == each))
+    return success();
+  InFlightDiagnostic error = op->emitOpError("'")
+                             << many.name << "' has " << found << " " << what
+                             << ", expected ";
+  if (ShapedType::isDynamic(each))
+    return error << "dynamic ones as '" << few.name << "'";
+  return error << each << " of each of " << ranks << " ranks";
+}
+
 LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim) {
   int64_t found = cast<ShapedType>(dim.type).getDimSize(dim.dim);
   if (ShapedType::isDynamic(found) || found <= 0)

@@ -36,6 +36,11 @@ LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
 LogicalResult verifyRank(Operation *op, StringRef name, Type type,
                          int64_t rank);
 
+/// Fails unless `many` is `few` for each of the ranks, in a dimension of each;
+/// it may be dynamic, and has to be where `few` is.
+LogicalResult verifyTimesRanks(Operation *op, StringRef what, AxisAttr axis,
+                               NamedDim many, NamedDim few);
+
 /// `block_size` and `block_stride_rows` of ops that address paged rows.
 LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
 
@@ -135,5 +140,20 @@ inline ShapedType shaped(Value value) {
 }
 
 } // namespace mlir::shardq::detail
+
+/// Effects of an op on tensors or on buffers, and of a collective one.
+#define SHARDQ_TWO_FORM_EFFECTS(OP)                                            \
+  void OP::getEffects(Effects &effects) { getTwoFormEffects(*this, effects); } \
+  Speculation::Speculatability OP::getSpeculatability() {                      \
+    return getTwoFormSpeculatability(*this);                                   \
+  }
+#define SHARDQ_COLLECTIVE_EFFECTS(OP)                                          \
+  void OP::getEffects(Effects &effects) {                                      \
+    getPeerEffects(effects);                                                   \
+    getTwoFormEffects(*this, effects);                                         \
+  }                                                                            \
+  Speculation::Speculatability OP::getSpeculatability() {                      \
+    return Speculation::NotSpeculatable;                                       \
+  }
 
 #endif // SHARDQ_LIB_IR_OPHELPERS_H

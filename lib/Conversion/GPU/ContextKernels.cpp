@@ -13,13 +13,6 @@ static int64_t getRanks(Operation *op, FlatSymbolRefAttr mesh, StringRef axis) {
   return lookupMeshAxis(op, mesh, axis).axis.getSize();
 }
 
-static Value divide(KernelBuilder &b, Value a, Value c) {
-  return arith::DivUIOp::create(b, a, c);
-}
-static Value remainder(KernelBuilder &b, Value a, Value c) {
-  return arith::RemUIOp::create(b, a, c);
-}
-
 //===----------------------------------------------------------------------===//
 // Lengths
 //===----------------------------------------------------------------------===//
@@ -32,7 +25,7 @@ static void emitLocalLengthsKernel(KernelBuilder &b, LocalLengthsOp op,
   b.overGrid(zero, getCommonRows(b, op, args), [&](Value i) {
     Value length = b.max(b.toIndex(b.load(lengths, i)), zero);
     Value period = b.index(ranks * op.getInterleave());
-    Value base = b.mul(divide(b, length, period), run);
+    Value base = b.mul(b.divide(length, period), run);
     Value rest = b.sub(length, b.mul(base, b.index(ranks)));
     Value own = b.max(zero, b.min(b.sub(rest, b.mul(me, run)), run));
     b.store(b.toI32(b.add(base, own)), result, i);
@@ -99,11 +92,11 @@ void Filter::getSlots(const Columns &positions, Columns &found,
   Value interleave = b.i32(op.getInterleave()), count = b.i32(ranks);
   Columns locals;
   for (Value position : positions) {
-    Value run = divide(b, position, interleave);
+    Value run = b.divide(position, interleave);
     valid.push_back(b.both(b.lessEqual(zero, position),
-                           b.equal(remainder(b, run, count), me)));
-    locals.push_back(b.add(b.mul(divide(b, run, count), interleave),
-                           remainder(b, position, interleave)));
+                           b.equal(b.remainder(run, count), me)));
+    locals.push_back(b.add(b.mul(b.divide(run, count), interleave),
+                           b.remainder(position, interleave)));
   }
   if (hasTable) {
     findSlots(locals, found, valid);
@@ -121,14 +114,14 @@ void Filter::findSlots(const Columns &locals, Columns &found, Columns &valid) {
   Value blockSize = b.i32(*op.getBlockSize());
   Columns entries;
   for (auto [local, isOwn] : llvm::zip_equal(locals, valid)) {
-    Value block = isOneBlock ? b.i32(0) : divide(b, local, blockSize);
+    Value block = isOneBlock ? b.i32(0) : b.divide(local, blockSize);
     Value known = b.both(isOwn, b.unsignedLess(block, knownBlocks));
     entries.push_back(b.choose(
         known, [&] { return b.load(table, {request, b.extend(block)}); },
         [&] { return b.i32(-1); }));
   }
   for (auto [local, isOwn, entry] : llvm::zip_equal(locals, valid, entries)) {
-    Value inside = isOneBlock ? local : remainder(b, local, blockSize);
+    Value inside = isOneBlock ? local : b.remainder(local, blockSize);
     if (!isNarrow) {
       Value start =
           b.mul(arith::ExtSIOp::create(b, slotType, entry),
@@ -496,8 +489,8 @@ void Merge::mergeHeads(int64_t pieceBytes) {
   if (merged)
     count = b.min(count, b.dim(merged, 0));
   b.overBlocks(b.index(0), b.mul(count, numHeads), [&](Value task) {
-    row = divide(b, task, numHeads);
-    head = remainder(b, task, numHeads);
+    row = b.divide(task, numHeads);
+    head = b.remainder(task, numHeads);
     present = b.less(row, rows);
     first = b.address(inbox, {row, head, b.index(0)});
     mergeHead();
@@ -505,7 +498,7 @@ void Merge::mergeHeads(int64_t pieceBytes) {
 }
 
 void Merge::emit() {
-  rows = divide(b, b.dim(inbox, 0), b.index(ranks));
+  rows = b.divide(b.dim(inbox, 0), b.index(ranks));
   auto layout = memref::ExtractStridedMetadataOp::create(b, inbox);
   memberBytes =
       b.mul(b.mul(rows, layout.getStrides()[0]), b.index(elementBytes));

@@ -20,12 +20,6 @@ static int64_t getRanks(Operation *op, FlatSymbolRefAttr mesh, StringRef axis) {
   return lookupMeshAxis(op, mesh, axis).axis.getSize();
 }
 
-static Value divide(KernelBuilder &b, Value a, Value c) {
-  return arith::DivUIOp::create(b, a, c);
-}
-static Value remainder(KernelBuilder &b, Value a, Value c) {
-  return arith::RemUIOp::create(b, a, c);
-}
 static Value widen(KernelBuilder &b, Value i32) {
   return arith::ExtSIOp::create(b, b.getI64Type(), i32);
 }
@@ -109,10 +103,10 @@ Value Entries::countColumns(Value request) {
   Value run = b.index(op.getInterleave()), block = b.index(op.getBlockSize());
   Value length = b.max(b.toIndex(b.load(lengths, request)), b.index(0));
   Value base =
-      b.mul(divide(b, length, b.index(ranks * op.getInterleave())), run);
+      b.mul(b.divide(length, b.index(ranks * op.getInterleave())), run);
   Value rest = b.sub(length, b.mul(base, b.index(ranks)));
   Value tokens = b.add(base, b.min(rest, run));
-  return divide(b, b.add(tokens, b.sub(block, b.index(1))), block);
+  return b.divide(b.add(tokens, b.sub(block, b.index(1))), block);
 }
 
 std::pair<Value, Value> Entries::load(Value request, Value column) {
@@ -173,8 +167,8 @@ void BlockList::collect(Value base) {
           Value at = b.add(first, b.index(i * kListThreads));
           Value place = b.min(at, last);
           auto [entry, isGathered] =
-              entries.load(divide(b, place, entries.width),
-                           remainder(b, place, entries.width));
+              entries.load(b.divide(place, entries.width),
+                           b.remainder(place, entries.width));
           loaded.emplace_back(entry, b.both(isGathered, b.less(at, total)));
         }
         Value top = carried[0], behind = carried[1];
@@ -291,7 +285,7 @@ static Value findBlock(KernelBuilder &b, Value blocks, Value known,
       b, {b.index(0), known},
       [&](ValueRange range) { return b.less(range[0], range[1]); },
       [&](ValueRange range) -> SmallVector<Value> {
-        Value middle = divide(b, b.add(range[0], range[1]), b.index(2));
+        Value middle = b.divide(b.add(range[0], range[1]), b.index(2));
         Value isBehind = b.less(b.load(blocks, middle), block);
         return {b.select(isBehind, b.add(middle, b.index(1)), range[0]),
                 b.select(isBehind, range[1], middle)};
@@ -308,8 +302,7 @@ void mlir::shardq::emitBlockInverseKernel(KernelBuilder &b, GatherBlocksOp op,
   auto none = [&] { return b.i32(-1); };
   Value width = b.dim(inverse, 1);
   b.overGrid(zero, b.mul(b.dim(inverse, 0), width), [&](Value place) {
-    Value request = divide(b, place, width),
-          column = remainder(b, place, width);
+    Value request = b.divide(place, width), column = b.remainder(place, width);
     Value isInside = b.both(b.less(request, entries.requests),
                             b.less(column, entries.width));
     Value found = b.choose(
@@ -387,12 +380,12 @@ void GatheredSlots::getSlots(const Columns &positions, Columns &found,
   bool isOneBlock = op.getBlockSize() > kMaxI32;
   Columns owners, insides, entries;
   for (Value position : positions) {
-    Value run = divide(b, position, interleave);
-    owners.push_back(remainder(b, run, numRanks));
-    Value local = b.add(b.mul(divide(b, run, numRanks), interleave),
-                        remainder(b, position, interleave));
-    Value block = isOneBlock ? zero : divide(b, local, blockSize);
-    insides.push_back(isOneBlock ? local : remainder(b, local, blockSize));
+    Value run = b.divide(position, interleave);
+    owners.push_back(b.remainder(run, numRanks));
+    Value local = b.add(b.mul(b.divide(run, numRanks), interleave),
+                        b.remainder(position, interleave));
+    Value block = isOneBlock ? zero : b.divide(local, blockSize);
+    insides.push_back(isOneBlock ? local : b.remainder(local, blockSize));
     Value known =
         b.both(b.lessEqual(zero, position), b.unsignedLess(block, knownBlocks));
     entries.push_back(b.choose(
@@ -451,19 +444,19 @@ static void emitGatheredTableKernel(KernelBuilder &b, GatheredTableOp op,
   Value blocks = b.toIndex(b.load(args[1], zero)), most = b.index(kMaxI32);
   // More blocks than entries can name leave a table of -1.
   Value isKnown =
-      b.inRange(blocks, zero, b.add(divide(b, most, ranks), b.index(1)));
+      b.inRange(blocks, zero, b.add(b.divide(most, ranks), b.index(1)));
   Value none = b.i32(-1), width = b.dim(table, 1);
   auto getEntry = [&](Value row, Value column) {
-    Value run = divide(b, column, columnsOfRun);
-    Value local = b.add(b.mul(divide(b, run, ranks), columnsOfRun),
-                        remainder(b, column, columnsOfRun));
+    Value run = b.divide(column, columnsOfRun);
+    Value local = b.add(b.mul(b.divide(run, ranks), columnsOfRun),
+                        b.remainder(column, columnsOfRun));
     Value isInside = b.both(b.both(isKnown, b.less(row, b.dim(inverse, 0))),
                             b.less(local, b.dim(inverse, 1)));
     Value place = b.choose(
         isInside, [&] { return b.load(inverse, {row, local}); },
         [&] { return none; });
     Value entry =
-        b.add(b.mul(remainder(b, run, ranks), blocks), b.toIndex(place));
+        b.add(b.mul(b.remainder(run, ranks), blocks), b.toIndex(place));
     Value isBlock =
         b.both(b.lessEqual(b.i32(0), place), b.lessEqual(entry, most));
     return b.select(isBlock, b.toI32(entry), none);
@@ -471,10 +464,10 @@ static void emitGatheredTableKernel(KernelBuilder &b, GatheredTableOp op,
 
   Value aligned = isAligned16(b, table);
   Value step = b.index(kTableColumns);
-  Value groups = divide(b, b.add(width, b.index(kTableColumns - 1)), step);
+  Value groups = b.divide(b.add(width, b.index(kTableColumns - 1)), step);
   b.overGrid(zero, b.mul(b.dim(table, 0), groups), [&](Value group) {
-    Value row = divide(b, group, groups);
-    Value first = b.mul(remainder(b, group, groups), step);
+    Value row = b.divide(group, groups);
+    Value first = b.mul(b.remainder(group, groups), step);
     SmallVector<Value> entries;
     for (int64_t i = 0; i < kTableColumns; ++i)
       entries.push_back(getEntry(row, b.add(first, b.index(i))));

@@ -178,6 +178,14 @@ Value KernelBuilder::shiftLeft(Value a, int64_t bits) {
 Value KernelBuilder::shiftRight(Value a, int64_t bits) {
   return arith::ShRUIOp::create(*this, a, i32(bits));
 }
+
+Value KernelBuilder::divide(Value a, Value b) {
+  return arith::DivUIOp::create(*this, a, b);
+}
+
+Value KernelBuilder::remainder(Value a, Value b) {
+  return arith::RemUIOp::create(*this, a, b);
+}
 Value KernelBuilder::negate(Value condition) {
   Value yes = arith::ConstantOp::create(*this, getBoolAttr(true));
   return arith::XOrIOp::create(*this, condition, yes);

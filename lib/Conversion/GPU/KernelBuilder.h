@@ -68,6 +68,9 @@ public:
   Value shiftLeft(Value a, int64_t bits);
   /// Logical, fills with zeros.
   Value shiftRight(Value a, int64_t bits);
+  /// Of numbers without a sign.
+  Value divide(Value a, Value b);
+  Value remainder(Value a, Value b);
   Value negate(Value condition);
   Value unsignedLess(Value a, Value b);
   /// LLVM's loads and stores of any type at a pointer, aligned by its size.

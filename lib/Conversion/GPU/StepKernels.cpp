@@ -11,12 +11,6 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
-static Value divide(KernelBuilder &b, Value a, Value c) {
-  return arith::DivUIOp::create(b, a, c);
-}
-static Value remainder(KernelBuilder &b, Value a, Value c) {
-  return arith::RemUIOp::create(b, a, c);
-}
 static Value clamp(KernelBuilder &b, Value value, Value low, Value high) {
   return b.max(low, b.min(value, high));
 }
@@ -74,7 +68,7 @@ void mlir::shardq::emitExpandRowsKernel(KernelBuilder &b, ValueRange args) {
         [&](OpBuilder &nested, Location, ValueRange range) {
           OpBuilder::InsertionGuard guard(b);
           b.setInsertionPointToEnd(nested.getInsertionBlock());
-          Value middle = divide(b, b.add(range[0], range[1]), b.index(2));
+          Value middle = b.divide(b.add(range[0], range[1]), b.index(2));
           Value behind = b.less(row, loadIndex(b, queryStart, middle));
           scf::YieldOp::create(
               b, ValueRange{b.select(behind, range[0], b.add(middle, one)),
@@ -239,7 +233,7 @@ static Value scan(KernelBuilder &b, Value value, Value lane,
 /// Where chunk `chunk` of 2 * ranks begins among `len` tokens.
 static Value getChunkBegin(KernelBuilder &b, Value chunk, Value len,
                            int64_t ranks) {
-  return divide(b, b.mul(chunk, len), b.index(2 * ranks));
+  return b.divide(b.mul(chunk, len), b.index(2 * ranks));
 }
 
 void mlir::shardq::emitSplitCountKernel(KernelBuilder &b, int64_t ranks,
@@ -251,8 +245,8 @@ void mlir::shardq::emitSplitCountKernel(KernelBuilder &b, int64_t ranks,
   Value decodes = clamp(b, args[1], zero, rows);
   Value requests = getRequests(b, queryStart, Value());
   Value totals = b.shared({ranks}, b.getI64Type());
-  Value lane = remainder(b, b.thread(), warp);
-  Value firstRank = divide(b, b.thread(), warp);
+  Value lane = b.remainder(b.thread(), warp);
+  Value firstRank = b.divide(b.thread(), warp);
   Value last31 = b.index(kWarp - 1);
 
   // A warp for each rank; lanes take requests, 32 at a time.
@@ -325,8 +319,8 @@ void mlir::shardq::emitSplitIdsKernel(KernelBuilder &b, int64_t ranks,
   Value rows = b.dim(ids, 0);
   Value decodes = clamp(b, args[1], zero, rows);
   Value requests = getRequests(b, queryStart, Value());
-  Value lane = remainder(b, b.thread(), warp);
-  Value firstChunk = divide(b, b.thread(), warp);
+  Value lane = b.remainder(b.thread(), warp);
+  Value firstChunk = b.divide(b.thread(), warp);
 
   b.overBlocks(zero, requests, [&](Value r) {
     Value begin = loadIndex(b, before, {r, b.index(ranks)});
