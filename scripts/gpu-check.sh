@@ -976,9 +976,9 @@ if wanted graph; then
       >"$programs/turns-closed.json"
     echo '{"query_lens": [2, 2, 2], "context_lens": [3999, 3999, 3999], "block_size": 64, "speculative_tokens": 1, "padding_rows": 43}' \
       >"$programs/turns-decode.json"
-    # Two slots, whose calls are in flight together; layers back to back.
-    check slots-tokens 180 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --shard-q-tokens --slots=2 --concurrent \
-      --repeat=$repeat
+    # Two slots in turn, with steps of other counts; layers back to back.
+    check slots-tokens 180 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
+      --shard-q-tokens --slots=2 --repeat=$repeat
     check slots-layers 180 verified 4 "$examples/two-layers-shared-indices.mlir" \
       --step="$examples/steps/small-mixed.json" --slots=2 --repeat=4
     check graph-turns 240 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
