@@ -72,6 +72,16 @@ Value mlir::shardq::lookThroughCasts(Value value) {
   return value;
 }
 
+void mlir::shardq::eraseTaps(Operation *op) {
+  // One that takes two values of the op is a user twice.
+  llvm::SetVector<Operation *> taps;
+  for (Operation *user : op->getUsers())
+    if (isa<TapOp>(user))
+      taps.insert(user);
+  for (Operation *tap : taps)
+    tap->erase();
+}
+
 Operation *mlir::shardq::cloneOnRows(OpBuilder &builder, Operation *op,
                                      Value rows,
                                      llvm::function_ref<Value(Value)> getRows) {
@@ -86,8 +96,9 @@ Operation *mlir::shardq::cloneOnRows(OpBuilder &builder, Operation *op,
   for (auto [result, local] :
        llvm::zip_equal(op->getResults(), clone->getResults())) {
     local.setType(withDynamicRows(result.getType()));
-    for (Operation *user : result.getUsers())
-      if (auto tap = dyn_cast<TapOp>(user))
+    for (OpOperand &use : result.getUses())
+      if (auto tap = dyn_cast<TapOp>(use.getOwner());
+          tap && &tap.getValueMutable() == &use)
         TapOp::create(builder, tap.getLoc(), tap.getName(), local, rows);
   }
   return clone;

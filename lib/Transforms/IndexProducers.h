@@ -24,6 +24,8 @@ Value joinRows(OpBuilder &builder, ValueRange parts);
 
 Value lookThroughCasts(Value value);
 
+void eraseTaps(Operation *op);
+
 /// Clones a row-wise op where the builder stands, to run on the rows of the
 /// step that `rows` names: `getRows` gives those of a row operand. Taps of its
 /// results are cloned, with the rows. Results are of dynamic rows.

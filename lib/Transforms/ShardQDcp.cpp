@@ -126,9 +126,11 @@ private:
   DominanceInfo dominance;
   /// By conversion: compacted, in place.
   llvm::DenseMap<Operation *, std::array<FilterIndicesOp, 2>> filters;
-  llvm::DenseMap<Operation *, GatheredSlotsOp> slotsOf;
-  /// By the step's lengths, and by table with what else they depend on.
-  llvm::DenseMap<std::pair<Value, std::pair<Value, Attribute>>, Blocks>
+  /// By conversion and blocks.
+  llvm::DenseMap<std::pair<Operation *, Operation *>, GatheredSlotsOp> slotsOf;
+  /// By the step's starts and lengths, and by table with what else they depend
+  /// on; once in each block.
+  llvm::DenseMap<std::tuple<Block *, Value, Value, Value, Attribute>, Blocks>
       blocksOf;
   /// Conversions, and index ops behind the one that they feed.
   llvm::SetVector<Operation *> replaced;
@@ -326,16 +328,17 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   Attribute facts =
       builder.getArrayAttr({sharding.getMesh(), candidate.axis, interleave,
                             convert.getBlockSizeAttr()});
-  Value lengths = getStepLengths(expand).second;
-  Blocks &blocks = blocksOf[{lengths, {table, facts}}];
-  if (blocks.op)
-    return blocks;
+  auto [starts, lengths] = getStepLengths(expand);
   OpBuilder::InsertionGuard guard(builder);
   // Both dominate the attention, so one dominates the other.
   if (dominance.properlyDominates(table, expand.getOperation()))
     builder.setInsertionPointAfter(expand);
   else
     builder.setInsertionPointAfterValue(table);
+  Blocks &blocks =
+      blocksOf[{builder.getInsertionBlock(), starts, lengths, table, facts}];
+  if (blocks.op)
+    return blocks;
   auto type = cast<RankedTensorType>(table.getType());
   int64_t entries =
       type.hasStaticShape() ? type.getNumElements() : ShapedType::kDynamic;
@@ -382,11 +385,16 @@ GatheredSlotsOp Rewriter::createSlots(const Candidate &candidate,
 
 GatheredSlotsOp Rewriter::getSlots(const Candidate &candidate) {
   ConvertIndicesOp convert = candidate.convert;
-  GatheredSlotsOp &slots = slotsOf[convert];
+  GatherBlocksOp blocks = getBlocks(candidate).op;
+  GatheredSlotsOp &slots = slotsOf[{convert, blocks}];
   if (slots)
     return slots;
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(convert);
+  // Both dominate the attention, so one dominates the other.
+  if (dominance.properlyDominates(blocks.getOperation(), convert))
+    builder.setInsertionPoint(convert);
+  else
+    builder.setInsertionPointAfter(blocks);
   return slots = createSlots(candidate, convert.getIndices());
 }
 
@@ -643,11 +651,11 @@ void Rewriter::remark(const Candidate &candidate) {
 
 /// What was replaced and nothing uses any more, with casts and taps of it.
 static void eraseDead(Operation *op, bool withTaps) {
+  if (withTaps)
+    eraseTaps(op);
   for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
     if (isa<tensor::CastOp>(user))
       eraseDead(user, withTaps);
-    else if (withTaps && isa<TapOp>(user))
-      user->erase();
   if (op->use_empty())
     op->erase();
 }

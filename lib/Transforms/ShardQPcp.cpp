@@ -163,11 +163,14 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
       why << "its tokens are sharded";
       return std::nullopt;
     }
+    // Groups of two sub-axes of one axis overlap, too.
     for (ArrayRef<StringAttr> axes : {sharding.getHeads(), sharding.getKv()})
       for (StringAttr name : axes) {
         AxisAttr used = over.mesh.lookupAxis(name);
         if (name == axis || (used && used.getParent() == axis) ||
-            over.axis.getParent() == name) {
+            over.axis.getParent() == name ||
+            (used && used.getParent() &&
+             used.getParent() == over.axis.getParent())) {
           why << "its heads or KV are sharded over axis " << name
               << ", and chunks are whole heads' over " << axis;
           return std::nullopt;
@@ -440,13 +443,12 @@ static void eraseUnused(ArrayRef<Operation *> ops) {
     for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
       if (isa<tensor::CastOp>(user) && user->use_empty())
         user->erase();
-    if (!isIndexOp(op) || !llvm::all_of(op->getUsers(), [](Operation *user) {
-          return isa<TapOp>(user);
-        }))
+    if (!isIndexOp(op))
       continue;
-    for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
-      user->erase();
-    op->erase();
+    // Where own rows are tapped the whole is not, also if others use it.
+    eraseTaps(op);
+    if (op->use_empty())
+      op->erase();
   }
 }
 

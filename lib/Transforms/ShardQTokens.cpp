@@ -737,9 +737,7 @@ void FunctionRewriter::run() {
     start.erase();
   }
   for (auto &[indexOp, owner] : llvm::reverse(indexOps)) {
-    for (Operation *user : llvm::make_early_inc_range(indexOp->getUsers()))
-      if (isa<TapOp>(user))
-        user->erase();
+    eraseTaps(indexOp);
     indexOp->erase();
   }
 }

@@ -119,11 +119,18 @@ static bool isRowOperand(OpOperand &operand) {
 /// What the rows of a chain are counted by.
 static Value getRowSource(Operation *first) { return first->getOperand(0); }
 
+/// The slice that the value is, of another's rows; null otherwise.
+static tensor::ExtractSliceOp getRowSlice(Value value) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  return slice && !slice.getDroppedDims().test(0) ? slice
+                                                  : tensor::ExtractSliceOp();
+}
+
 /// What has as many rows or more: where rows are some of the step's, a GPU's
 /// host knows the step's only.
 static Value getBoundSource(Operation *first) {
   Value source = getRowSource(first);
-  if (auto slice = source.getDefiningOp<tensor::ExtractSliceOp>())
+  if (auto slice = getRowSlice(source))
     return slice.getSource();
   return source;
 }
@@ -149,7 +156,7 @@ bool Slicer::fits(Operation *first) {
   int64_t rows = cast<ShapedType>(source.getType()).getDimSize(0);
   if (!ShapedType::isDynamic(rows))
     return rows <= maxTokens;
-  if (auto slice = source.getDefiningOp<tensor::ExtractSliceOp>())
+  if (auto slice = getRowSlice(source))
     if (auto size = dyn_cast<Value>(slice.getMixedSizes().front());
         size && fits(size))
       return true;
@@ -285,6 +292,24 @@ void Slicer::slice(const Chain &chain) {
     op->erase();
 }
 
+/// Whether types say how many rows some values have, and not others: what does
+/// not agree at run time has no slices that do.
+static bool haveMixedRows(const Chain &chain) {
+  bool isStatic = false, isDynamic = false;
+  auto look = [&](Value value) {
+    (cast<ShapedType>(value.getType()).isDynamicDim(0) ? isDynamic : isStatic) =
+        true;
+  };
+  for (Operation *op : chain) {
+    for (OpOperand &operand : op->getOpOperands())
+      if (isRowOperand(operand))
+        look(operand.get());
+    for (Value result : op->getResults())
+      look(result);
+  }
+  return isStatic && isDynamic;
+}
+
 LogicalResult Slicer::run() {
   if (maxTokens < 1 || maxTokens > std::numeric_limits<int32_t>::max())
     return emitError(module.getLoc(), "shardq-slice-steps: ")
@@ -311,11 +336,15 @@ LogicalResult Slicer::run() {
   RankDependence dependence(module);
   llvm::erase_if(chains, [&](const Chain &chain) {
     Operation *first = chain.front();
-    if (!dependence.isShapeDependent(getRowSource(first)))
+    StringRef why;
+    if (dependence.isShapeDependent(getRowSource(first)))
+      why = "may differ between ranks, which would not take as many turns";
+    else if (haveMixedRows(chain))
+      why = "are in the types of some values and open in those of others";
+    else
       return false;
-    first->emitRemark("has rows that may differ between ranks, which would not "
-                      "take as many turns: more than ")
-        << maxTokens << " rows are an error at run time";
+    first->emitRemark("has rows that ") << why << ": more than " << maxTokens
+                                        << " rows are an error at run time";
     return true;
   });
   for (const Chain &chain : chains)

@@ -151,3 +151,16 @@ func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %scores: tensor<?x9x
       : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
   return %out : tensor<?x4x8xbf16>
 }
+
+// -----
+
+// Groups of two sub-axes of one axis overlap.
+shardq.mesh @ranks ["tp" = 4, "dcp" = 4 in "tp", "pcp" = 2 in "tp"]
+func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) -> tensor<?x4x8xbf16> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  // expected-remark @+1 {{attention is left alone: its heads or KV are sharded over axis "dcp", and chunks are whole heads' over "pcp"}}
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, heads = ["dcp"]>}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %out : tensor<?x4x8xbf16>
+}

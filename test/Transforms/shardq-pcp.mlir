@@ -159,3 +159,28 @@ func.func @untouched(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tens
       : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
   return %out : tensor<?x4x8xbf16>
 }
+
+// -----
+
+// Taps go along, also where others use what is tapped, and those that take two values of an op.
+shardq.mesh @ranks ["pcp" = 2]
+// CHECK-LABEL: func.func @taps
+// CHECK: %[[WHOLE:.*]]:2 = shardq.convert_indices
+// CHECK-NOT: shardq.tap
+// CHECK: shardq.convert_indices
+// CHECK-NEXT: shardq.tap "slots" %{{.*}} rows(
+// CHECK-NEXT: shardq.tap "count" %{{.*}} rows(
+// CHECK-NOT: shardq.tap
+// CHECK: return %{{.*}}, %[[WHOLE]]#0
+func.func @taps(%q: tensor<?x2x8xf32>, %kv: tensor<?x8xf32>, %topk: tensor<?x4xi32>, %table: tensor<?x?xi32>, %starts: tensor<?xi32>,
+    %lengths: tensor<?xi32>, %rows: index) -> (tensor<?x2x8xf32>, tensor<?x4xi32>) {
+  %req, %visible = shardq.expand_rows %starts, %lengths to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots, %count = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 4 : i64}
+      : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?x4xi32>, tensor<?xi32>)
+  shardq.tap "slots" %slots : tensor<?x4xi32>
+  shardq.tap "count" %count rows(%count : tensor<?xi32>) : tensor<?xi32>
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 0.5 : f32}
+      : (tensor<?x2x8xf32>, tensor<?x8xf32>, tensor<?x4xi32>, tensor<?xi32>) -> tensor<?x2x8xf32>
+  return %out, %slots : tensor<?x2x8xf32>, tensor<?x4xi32>
+}

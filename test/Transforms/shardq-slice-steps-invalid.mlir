@@ -2,6 +2,7 @@
 // RUN: shardq-opt %t/option.mlir --shardq-slice-steps=max-tokens=0 --verify-diagnostics
 // RUN: shardq-opt %t/option-large.mlir --shardq-slice-steps=max-tokens=2147483648 --verify-diagnostics
 // RUN: shardq-opt %t/rank.mlir --shardq-slice-steps --verify-diagnostics
+// RUN: shardq-opt %t/mixed.mlir --shardq-slice-steps --verify-diagnostics
 
 //--- option.mlir
 // expected-error @+1 {{shardq-slice-steps: max-tokens is 0, expected 1 to 2147483647}}
@@ -20,4 +21,13 @@ func.func @f(%q: tensor<?x2x16xbf16>, %ids: tensor<?xi32>, %offsets: tensor<5xi3
   // expected-remark @+1 {{has rows that may differ between ranks, which would not take as many turns: more than 8192 rows are an error at run time}}
   %1 = shardq.gather_query(%0) over @ranks "tp" : (tensor<?x8x16xbf16>) -> tensor<?x32x16xbf16>
   return %1 : tensor<?x32x16xbf16>
+}
+
+//--- mixed.mlir
+// What does not agree at run time has no slices that do.
+shardq.mesh @ranks ["tp" = 2]
+func.func @f(%partial: tensor<?x4x8xf32>, %lse: tensor<?x4xf32>) -> tensor<16x2x8xf32> {
+  // expected-remark @+1 {{has rows that are in the types of some values and open in those of others: more than 8192 rows are an error at run time}}
+  %0 = shardq.combine_lse %partial lse(%lse) over @ranks "tp" : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<16x2x8xf32>
+  return %0 : tensor<16x2x8xf32>
 }

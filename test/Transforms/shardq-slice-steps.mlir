@@ -122,3 +122,33 @@ func.func @others(%q: tensor<?x2x16xf32>, %l: tensor<?x8xf32>) -> (tensor<?x2x16
   %3 = shardq.combine_lse %2 lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
   return %1, %3, %2 : tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x8x16xf32>
 }
+
+// -----
+
+// A layer of a stacked array: the array's first dimension is no bound of its rows. Some rows of an array: the array's is.
+shardq.mesh @ranks ["tp" = 2]
+// CHECK-LABEL: func @layer
+// CHECK-SAME: %[[STACK:.*]]: tensor<2x?x4x8xf32>
+// CHECK: %[[LAYER:.*]] = tensor.extract_slice %[[STACK]]
+// CHECK: %[[ROWS:.*]] = tensor.dim %[[LAYER]], %c0
+// CHECK: arith.cmpi sgt, %[[ROWS]], %c64
+// CHECK: scf.for %{{.*}} = %{{.*}} to %[[ROWS]]
+// CHECK-LABEL: func @some
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x8xf32>, %[[N:.*]]: index
+// CHECK: %[[SOME:.*]] = tensor.extract_slice %[[Q]]
+// CHECK: %[[ROWS:.*]] = tensor.dim %[[SOME]], %c0
+// CHECK: %[[BOUND:.*]] = tensor.dim %[[Q]], %c0
+// CHECK-NOT: scf.if
+// CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[BOUND]]
+// CHECK: %[[FIRST:.*]] = arith.minsi %[[I]], %[[ROWS]]
+// CHECK: %[[REST:.*]] = arith.subi %[[ROWS]], %[[FIRST]]
+func.func @layer(%stack: tensor<2x?x4x8xf32>, %n: index) -> tensor<?x8x8xf32> {
+  %q = tensor.extract_slice %stack[1, 0, 0, 0] [1, %n, 4, 8] [1, 1, 1, 1] : tensor<2x?x4x8xf32> to tensor<?x4x8xf32>
+  %all = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
+  return %all : tensor<?x8x8xf32>
+}
+func.func @some(%given: tensor<?x4x8xf32>, %n: index) -> tensor<?x8x8xf32> {
+  %q = tensor.extract_slice %given[0, 0, 0] [%n, 4, 8] [1, 1, 1] : tensor<?x4x8xf32> to tensor<?x4x8xf32>
+  %all = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
+  return %all : tensor<?x8x8xf32>
+}
