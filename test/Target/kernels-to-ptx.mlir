@@ -19,6 +19,14 @@
 // RUN: shardq-opt %s --shardq-to-nvvm='arch=sm_80 ptxas=none' | %{ptx} | FileCheck %s --check-prefixes=CHECK,OLD %{not}
 // OLD: .target sm_80
 //
+// LLVM merges accesses to static arrays in shared memory as if they began at a multiple of 16 bytes, so they do:
+// RUN: grep -c "\.shared \.align 16 " %t.ptx && not grep "\.shared \.align [1248] " %t.ptx
+//
+// nvvm.inline_ptx loses updates of operands that are read and written, so no kernel has any; ops of NVVM
+// that were left over would not become PTX at all:
+// RUN: shardq-opt %s --convert-shardq-to-gpu --gpu-kernel-outlining -o %t.gpu.mlir
+// RUN: grep -c gpu.func %t.gpu.mlir && not grep inline_ptx %t.gpu.mlir
+//
 // The host loads no module before main and knows no runtime but ShardQ's:
 // RUN: shardq-opt %s --shardq-to-nvvm='arch=sm_90a ptxas=none' | mlir-translate --mlir-to-llvmir \
 // RUN:   | FileCheck %s --check-prefix=IR --implicit-check-not=global_ctors --implicit-check-not=mgpu
