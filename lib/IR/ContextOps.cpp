@@ -315,8 +315,8 @@ LogicalResult WeighPartialOp::verify() {
                            {"partial", partial, 1})) ||
       failed(verifyHeads(*this, "share", share)))
     return failure();
-  for (auto [dim, what] : llvm::enumerate(
-           std::initializer_list<StringRef>{"rows", "heads", "values a head"}))
+  static constexpr StringLiteral kDims[] = {"rows", "heads", "values a head"};
+  for (auto [dim, what] : llvm::enumerate(kDims))
     if (failed(verifySameDim(*this, what, {"share", share, unsigned(dim)},
                              {"partial", partial, unsigned(dim)})))
       return failure();
