@@ -62,7 +62,7 @@ public:
 
 private:
   // Analysis.
-  FlatSymbolRefAttr findMesh(SparseMlaOp op);
+  FlatSymbolRefAttr findMesh(SparseMlaOp op, llvm::raw_ostream &why);
   bool isSplit(Value value, bool overAxis);
   std::optional<Candidate> match(SparseMlaOp op, std::string &reason);
   SmallVector<Operation *> getIndexOps(const Candidate &candidate);
@@ -104,15 +104,19 @@ BlockArgument getArgument(Value value, FunctionOpInterface function) {
 //===----------------------------------------------------------------------===//
 
 /// The mesh of the attention, or the module's only one that has the axis.
-FlatSymbolRefAttr FunctionRewriter::findMesh(SparseMlaOp op) {
+FlatSymbolRefAttr FunctionRewriter::findMesh(SparseMlaOp op,
+                                             llvm::raw_ostream &why) {
   if (ShardingAttr sharding = op.getShardingAttr())
     return sharding.getMesh();
   FlatSymbolRefAttr found;
   for (auto mesh : op->getParentOfType<ModuleOp>().getOps<MeshOp>()) {
     if (!mesh.lookupAxis(axis))
       continue;
-    if (found)
+    if (found) {
+      why << "several meshes have axis " << axis
+          << ", and it has no sharding that names one";
       return {};
+    }
     found = FlatSymbolRefAttr::get(mesh.getSymNameAttr());
   }
   return found;
@@ -147,7 +151,7 @@ static bool isInChunks(SparseMlaOp op) {
 std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
                                                  std::string &reason) {
   llvm::raw_string_ostream why(reason);
-  FlatSymbolRefAttr mesh = findMesh(op);
+  FlatSymbolRefAttr mesh = findMesh(op, why);
   MeshAxis over;
   if (mesh)
     over = lookupMeshAxis(op, mesh, axis);

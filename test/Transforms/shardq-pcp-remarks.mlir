@@ -164,3 +164,16 @@ func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16x
       : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
   return %out : tensor<?x4x8xbf16>
 }
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2]
+shardq.mesh @others ["pcp" = 2, "tp" = 2]
+func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) -> tensor<?x4x8xbf16> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  // expected-remark @+1 {{attention is left alone: several meshes have axis "pcp", and it has no sharding that names one}}
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %out : tensor<?x4x8xbf16>
+}
