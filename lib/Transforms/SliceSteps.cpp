@@ -1,5 +1,6 @@
 //===- SliceSteps.cpp - Exchanges of more rows than inboxes hold ----------===//
 
+#include "IndexProducers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -167,31 +168,11 @@ bool Slicer::fits(Operation *first) {
         compare.getPredicate() != arith::CmpIPredicate::sgt)
       continue;
     auto size = compare.getLhs().getDefiningOp<tensor::DimOp>();
-    if (size && size.getSource() == getBoundSource(first) &&
-        size.getConstantIndex() == 0 && fits(compare.getRhs()))
+    if (size && size.getSource() == source && size.getConstantIndex() == 0 &&
+        fits(compare.getRhs()))
       return true;
   }
   return false;
-}
-
-/// The type with rows that are known at run time.
-static RankedTensorType withRows(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  SmallVector<int64_t> shape(tensor.getShape());
-  shape.front() = ShapedType::kDynamic;
-  return RankedTensorType::get(shape, tensor.getElementType());
-}
-
-/// `size` rows from `first` on.
-static Value takeSlice(OpBuilder &b, Location loc, Value source, Value first,
-                       Value size) {
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, source);
-  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
-  SmallVector<OpFoldResult> ones(sizes.size(), b.getIndexAttr(1));
-  offsets.front() = first;
-  sizes.front() = size;
-  return tensor::ExtractSliceOp::create(b, loc, withRows(source.getType()),
-                                        source, offsets, sizes, ones);
 }
 
 static Value putSlice(OpBuilder &b, Location loc, Value slice, Value target,
@@ -230,10 +211,10 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
       for (OpOperand &operand : op->getOpOperands())
         if (!slices.contains(operand.get()) && isRowOperand(operand))
           slices.map(operand.get(),
-                     takeSlice(b, loc, operand.get(), first, size));
+                     sliceRows(b, loc, operand.get(), first, size));
       Operation *copy = b.clone(*op, slices);
       for (OpResult result : copy->getResults())
-        result.setType(withRows(result.getType()));
+        result.setType(withDynamicRows(result.getType()));
     }
     SmallVector<Value> filled;
     for (auto [result, whole] : llvm::zip_equal(results, carried))

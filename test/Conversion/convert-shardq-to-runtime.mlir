@@ -91,7 +91,13 @@ func.func @split(%start: memref<?xi32>, %lens: memref<?xi32>, %rows: index, %ids
 // CHECK: %[[COUNT:.*]] = arith.trunci %[[FOUND]] : i64 to i32
 // CHECK: memref.store %[[COUNT]], %{{.*}}[%{{.*}}] : memref<1xi32>
 // CHECK: llvm.call @shardq_gathered_table(
-// CHECK: %[[PREFILL:.*]] = arith.cmpi sgt
+// A list without a first start has no tokens, and none is read.
+// CHECK: %[[EMPTY:.*]] = arith.cmpi eq
+// CHECK: %[[TOKENS:.*]] = scf.if %[[EMPTY]] -> (index) {
+// CHECK-NEXT: scf.yield %c0
+// CHECK: } else {
+// CHECK: memref.load
+// CHECK: %[[PREFILL:.*]] = arith.cmpi sgt, %[[TOKENS]], %{{.*}}
 // CHECK: %[[FITS:.*]] = arith.cmpi sle
 // CHECK: arith.andi %[[PREFILL]], %[[FITS]]
 func.func @gather(%table: memref<?x?xi32>, %lens: memref<?xi32>, %start: memref<?xi32>, %blocks: memref<?xi32>,
