@@ -1,108 +1,10 @@
 //===- IndexProducers.cpp - Where an attention's rows come from -----------===//
 
 #include "IndexProducers.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
-
-RankedTensorType mlir::shardq::withDynamicRows(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  SmallVector<int64_t> shape(tensor.getShape());
-  shape.front() = ShapedType::kDynamic;
-  return RankedTensorType::get(shape, tensor.getElementType(),
-                               tensor.getEncoding());
-}
-
-Value mlir::shardq::castTo(OpBuilder &builder, Location loc, Value value,
-                           Type type) {
-  if (value.getType() == type)
-    return value;
-  return tensor::CastOp::create(builder, loc, type, value);
-}
-
-Value mlir::shardq::sliceRows(OpBuilder &builder, Location loc, Value value,
-                              OpFoldResult begin, Value size) {
-  SmallVector<OpFoldResult> sizes{size};
-  for (int64_t dim = 1,
-               rank = cast<RankedTensorType>(value.getType()).getRank();
-       dim < rank; ++dim)
-    sizes.push_back(tensor::getMixedSize(builder, loc, value, dim));
-  SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
-  SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
-  offsets.front() = begin;
-  return tensor::ExtractSliceOp::create(builder, loc,
-                                        withDynamicRows(value.getType()), value,
-                                        offsets, sizes, ones);
-}
-
-Value mlir::shardq::joinRows(OpBuilder &builder, ValueRange parts) {
-  if (parts.size() == 1)
-    return parts.front();
-  Location loc = parts.front().getLoc();
-  RankedTensorType type = withDynamicRows(parts.front().getType());
-  Value rows;
-  SmallVector<Value> sizes;
-  for (Value part : parts) {
-    sizes.push_back(tensor::DimOp::create(builder, loc, part, 0));
-    rows = rows ? arith::AddIOp::create(builder, loc, rows, sizes.back())
-                      .getResult()
-                : sizes.back();
-  }
-  Value joined = tensor::EmptyOp::create(builder, loc, type, rows);
-  OpFoldResult begin = builder.getIndexAttr(0);
-  for (auto [part, size] : llvm::zip_equal(parts, sizes)) {
-    SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
-    SmallVector<OpFoldResult> ones(type.getRank(), builder.getIndexAttr(1));
-    SmallVector<OpFoldResult> extent{size};
-    for (int64_t dim : type.getShape().drop_front())
-      extent.push_back(builder.getIndexAttr(dim));
-    offsets.front() = begin;
-    joined = tensor::InsertSliceOp::create(builder, loc, part, joined, offsets,
-                                           extent, ones);
-    begin = size;
-  }
-  return joined;
-}
-
-Value mlir::shardq::lookThroughCasts(Value value) {
-  while (auto cast = value.getDefiningOp<tensor::CastOp>())
-    value = cast.getSource();
-  return value;
-}
-
-void mlir::shardq::eraseTaps(Operation *op) {
-  // One that takes two values of the op is a user twice.
-  llvm::SetVector<Operation *> taps;
-  for (Operation *user : op->getUsers())
-    if (isa<TapOp>(user))
-      taps.insert(user);
-  for (Operation *tap : taps)
-    tap->erase();
-}
-
-Operation *mlir::shardq::cloneOnRows(OpBuilder &builder, Operation *op,
-                                     Value rows,
-                                     llvm::function_ref<Value(Value)> getRows) {
-  auto rowWise = cast<RowWiseOpInterface>(op);
-  // By operand and not by value: one value may be rows here and a table there.
-  SmallVector<Value> operands;
-  for (OpOperand &operand : op->getOpOperands())
-    operands.push_back(rowWise.isRowOperand(operand) ? getRows(operand.get())
-                                                     : operand.get());
-  Operation *clone = builder.clone(*op);
-  clone->setOperands(operands);
-  for (auto [result, local] :
-       llvm::zip_equal(op->getResults(), clone->getResults())) {
-    local.setType(withDynamicRows(result.getType()));
-    for (OpOperand &use : result.getUses())
-      if (auto tap = dyn_cast<TapOp>(use.getOwner());
-          tap && &tap.getValueMutable() == &use)
-        TapOp::create(builder, tap.getLoc(), tap.getName(), local, rows);
-  }
-  return clone;
-}
 
 bool mlir::shardq::isIndexOp(Operation *op) {
   return isa_and_present<IndexerOp, TopKOp, ConvertIndicesOp, GatheredSlotsOp>(

@@ -8,6 +8,7 @@
 
 #include "IndexProducers.h"
 #include "OwnKeys.h"
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "IndexProducers.h"
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"

@@ -14,6 +14,7 @@
 
 #include "IndexProducers.h"
 #include "OwnKeys.h"
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -1,6 +1,6 @@
 //===- SliceSteps.cpp - Exchanges of more rows than inboxes hold ----------===//
 
-#include "IndexProducers.h"
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -1,0 +1,36 @@
+//===- Rows.h - Rows of tensors, and ops on some of them --------*- C++ -*-===//
+
+#ifndef SHARDQ_LIB_TRANSFORMS_ROWS_H
+#define SHARDQ_LIB_TRANSFORMS_ROWS_H
+
+#include "shardq/IR/ShardQ.h"
+
+namespace mlir::shardq {
+
+/// `type` with a dynamic number of rows.
+RankedTensorType withDynamicRows(Type type);
+
+/// The tensor as one of `type`, which may leave open what it says or say what
+/// it leaves open.
+Value castTo(OpBuilder &builder, Location loc, Value value, Type type);
+
+/// Rows `[begin, begin + size)` of a tensor.
+Value sliceRows(OpBuilder &builder, Location loc, Value value,
+                OpFoldResult begin, Value size);
+
+/// The rows of all parts, one part behind the other.
+Value joinRows(OpBuilder &builder, ValueRange parts);
+
+Value lookThroughCasts(Value value);
+
+void eraseTaps(Operation *op);
+
+/// Clones a row-wise op where the builder stands, to run on the rows of the
+/// step that `rows` names: `getRows` gives those of a row operand. Taps of its
+/// results are cloned, with the rows. Results are of dynamic rows.
+Operation *cloneOnRows(OpBuilder &builder, Operation *op, Value rows,
+                       llvm::function_ref<Value(Value)> getRows);
+
+} // namespace mlir::shardq
+
+#endif // SHARDQ_LIB_TRANSFORMS_ROWS_H
