@@ -130,7 +130,7 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
     request.
 
-    Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows:
+    Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows, with slot -1 for rows of no request:
     own rows are taken, gathered and written by `chunk_slots`.
 
     The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
