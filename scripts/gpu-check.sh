@@ -1175,7 +1175,7 @@ if wanted peers && bench_or peers; then
   else
     # Two, as above: with more, heads a rank would be fewer.
     alone peers 300 bench_figures env CUDA_VISIBLE_DEVICES="$(cut -d, -f1-2 <<<"$CUDA_VISIBLE_DEVICES")" \
-      python3 -B "$peers/exchange_peers.py" --graphs --rows 1
+      python3 -B "$peers/exchange_peers.py" --graphs
   fi
 fi
 wait

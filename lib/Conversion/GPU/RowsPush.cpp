@@ -15,10 +15,10 @@ using namespace mlir;
 using namespace mlir::shardq;
 
 static constexpr int64_t kThreads = 256;
-/// Pieces of a thread in flight.
-static constexpr int64_t kUnroll = 8;
+/// Pieces of a thread in flight. More take registers from other blocks.
+static constexpr int64_t kUnroll = 4;
 static constexpr int64_t kChunk = kThreads * kUnroll;
-static constexpr int64_t kMaxBlocks = 132 * 16;
+static constexpr int64_t kMaxBlocks = 132 * 32;
 
 namespace {
 
@@ -112,10 +112,10 @@ KernelShape mlir::shardq::getRowsPushShape(PushOp op) {
     shape.blocksPerRow =
         std::min<int64_t>(kMaxBlocks, llvm::divideCeil(pieces, kChunk)) *
         geometry.ranks;
-  // As for exchanges: two blocks on each multiprocessor, then one for four
+  // As for exchanges: two blocks on each multiprocessor, then one for two
   // chunks.
   shape.fewBlocks = 132 * 2;
-  shape.oneOf = 4;
+  shape.oneOf = 2;
   shape.maxBlocks = kMaxBlocks;
   return shape;
 }
