@@ -886,7 +886,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk conv exchange group gather local_ filter merge; do
+  for name in mla idx topk conv exchange group gather local_ filter merge weigh sum; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -919,6 +919,9 @@ if wanted verify; then
 4 glm5-tp4-dcp4-mixed mixed speculative trace-05
 8 deepseek-v32-dcp8-prefill open trace-03 closed-empty-rank
 LIST
+  # Outputs merged by weights and sums.
+  check verify-v32-tp2-dcp2-ag_rs 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
+    --pipeline="builtin.module(shardq-dcp{step=decode remarks=false},shardq-select-transport{transport=ag_rs remarks=false})"
   # Keys are gathered in every step; and a step that does not fit attends own keys.
   for name in mixed decode-trace; do
     check "verify-glm5-tp2-dcp2-gather-$name" 180 verified 2 "$mixed2" --step="$examples/steps/small-$name.json" \
@@ -983,17 +986,18 @@ if wanted graph; then
       --step="$examples/steps/small-mixed.json" --slots=2 --repeat=4
     check graph-turns 240 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
       --next-step="$programs/turns-closed.json" --shard-q-tokens --graph --repeat=$((gpus > 1 ? 10000 : 60))
+    # Calls between the replays go on with the same epochs.
     for name in decode-trace closed-decodes; do
       check "graph-dcp-$name" 180 ranks 2 "$dcp2" --step="$examples/steps/small-$name.json" --pipeline="$dcp" \
-        --graph --repeat=$repeat
+        --graph --eager-every=3 --repeat=$repeat
     done
     check graph-dcp8-decode-trace 180 ranks 8 "$examples/deepseek-v32-dcp8-decode.mlir" \
-      --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" --graph --repeat=30
+      --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" --graph --eager-every=4 --repeat=30
     # Keys are gathered in two of three turns, by another table each time.
     check graph-gather-turns 240 ranks 2 "$mixed2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
-      --next-step="$programs/turns-decode.json" --pipeline="$gate" --graph --repeat=$((gpus > 1 ? 3000 : 60))
+      --next-step="$programs/turns-decode.json" --pipeline="$gate" --graph --eager-every=5 --repeat=$((gpus > 1 ? 3000 : 60))
     check graph-gather-tokens-turns 240 ranks 2 "$prefill2" --step="$programs/turns-mixed.json" \
-      --next-step="$programs/turns-prefill.json" --shard-q-tokens --graph --repeat=$repeat
+      --next-step="$programs/turns-prefill.json" --shard-q-tokens --graph --eager-every=7 --repeat=$repeat
     check graph-gather-combine 180 ranks 2 "$mixed2" --step="$programs/turns-mixed.json" \
       --next-step="$programs/turns-prefill.json" --pipeline="$combine" --graph --repeat=$repeat
     check graph-gather-open 180 ranks 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather" \

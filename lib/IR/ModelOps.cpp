@@ -28,10 +28,27 @@ static ParseResult parseAxes(OpAsmParser &parser, ArrayAttr &axes) {
         return failure();
       parentAttr = parser.getBuilder().getStringAttr(parent);
     }
+    SmallVector<StringAttr> parts;
+    auto parsePart = [&]() -> ParseResult {
+      std::string part;
+      if (parser.parseString(&part))
+        return failure();
+      parts.push_back(parser.getBuilder().getStringAttr(part));
+      return success();
+    };
+    if (succeeded(parser.parseOptionalKeyword("of"))) {
+      if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                         parsePart))
+        return failure();
+      if (parts.empty())
+        return parser.emitError(loc)
+               << "axis \"" << name << "\" joins 0 axes, expected two or more";
+    }
     if (failed(AxisAttr::verify([&] { return parser.emitError(loc); }, name,
-                                size, parentAttr)))
+                                size, parentAttr, parts)))
       return failure();
-    list.push_back(AxisAttr::get(parser.getContext(), name, size, parentAttr));
+    list.push_back(
+        AxisAttr::get(parser.getContext(), name, size, parentAttr, parts));
     return success();
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseAxis))
@@ -48,8 +65,55 @@ static void printAxes(OpAsmPrinter &printer, MeshOp, ArrayAttr axes) {
                           printer << " = " << axis.getSize();
                           if (axis.getParent())
                             printer << " in " << axis.getParent();
+                          if (axis.getParts().empty())
+                            return;
+                          printer << " of [";
+                          llvm::interleaveComma(axis.getParts(), printer);
+                          printer << "]";
                         });
   printer << "]";
+}
+
+/// The axes that `axis` joins stand before it, and their ranks together are
+/// evenly spaced.
+static LogicalResult verifyParts(MeshOp mesh, AxisAttr axis,
+                                 const llvm::StringMap<AxisAttr> &seen) {
+  auto fail = [&] {
+    return mesh.emitOpError("axis \"") << axis.getName() << "\" ";
+  };
+  if (axis.getParts().size() < 2)
+    return fail() << "joins " << axis.getParts().size()
+                  << " axes, expected two or more";
+  int64_t size = 1;
+  for (StringAttr name : axis.getParts()) {
+    AxisAttr part = seen.lookup(name.getValue());
+    if (!part || !part.getParts().empty())
+      return fail()
+             << "joins " << name
+             << ", expected an axis that stands before it and joins none";
+    size *= part.getSize();
+  }
+  if (size != axis.getSize())
+    return fail() << "has size " << axis.getSize() << ", expected " << size
+                  << ", the product of those it joins";
+  return success();
+}
+
+/// Once all axes are known, which say how far apart ranks are.
+static LogicalResult verifySpacing(MeshOp mesh, AxisAttr axis) {
+  SmallVector<AxisAttr> parts = mesh.getParts(axis);
+  for (auto [part, next] :
+       llvm::zip(ArrayRef(parts), ArrayRef(parts).drop_front())) {
+    int64_t step = mesh.getStride(part);
+    int64_t expected = mesh.getStride(next) * next.getSize();
+    if (step != expected)
+      return mesh.emitOpError("axis \"")
+             << axis.getName() << "\" joins ranks that are not evenly spaced: "
+             << "neighbours along \"" << part.getName() << "\" are " << step
+             << " apart, expected " << expected << ", those along \""
+             << next.getName() << "\" times their number";
+  }
+  return success();
 }
 
 LogicalResult MeshOp::verify() {
@@ -69,6 +133,9 @@ LogicalResult MeshOp::verify() {
                << axis.getName() << "\" has size " << axis.getSize()
                << ", expected a divisor of the size of " << parent << ", "
                << of.getSize();
+    } else if (!axis.getParts().empty()) {
+      if (failed(verifyParts(*this, axis, seen)))
+        return failure();
     } else if (axis.getSize() > kMaxRanks ||
                (ranks *= axis.getSize()) > kMaxRanks) {
       return emitOpError("has more than ") << kMaxRanks << " ranks";
@@ -76,7 +143,18 @@ LogicalResult MeshOp::verify() {
     if (!seen.try_emplace(axis.getName(), axis).second)
       return emitOpError("names axis \"") << axis.getName() << "\" twice";
   }
+  for (AxisAttr axis : getAxes().getAsRange<AxisAttr>())
+    if (failed(verifySpacing(*this, axis)))
+      return failure();
   return success();
+}
+
+SmallVector<AxisAttr> MeshOp::getParts(AxisAttr axis) {
+  if (axis.getParts().empty())
+    return {axis};
+  return llvm::map_to_vector(axis.getParts(), [&](StringAttr name) {
+    return lookupAxis(name.getValue());
+  });
 }
 
 AxisAttr MeshOp::lookupAxis(StringRef name) {
@@ -89,19 +167,22 @@ AxisAttr MeshOp::lookupAxis(StringRef name) {
 int64_t MeshOp::getNumRanks() {
   int64_t ranks = 1;
   for (AxisAttr axis : getAxes().getAsRange<AxisAttr>())
-    if (!axis.getParent())
+    if (axis.isTop())
       ranks *= axis.getSize();
   return ranks;
 }
 
 int64_t MeshOp::getStride(AxisAttr axis) {
+  // Evenly spaced, the last part fastest.
+  if (!axis.getParts().empty())
+    return getStride(getParts(axis).back());
   // A sub-axis is the fastest part of its parent: the same stride.
   StringRef top =
       axis.getParent() ? axis.getParent().getValue() : axis.getName();
   int64_t stride = 1;
   bool behind = false;
   for (AxisAttr other : getAxes().getAsRange<AxisAttr>()) {
-    if (behind && !other.getParent())
+    if (behind && other.isTop())
       stride *= other.getSize();
     behind |= other.getName() == top;
   }
@@ -333,7 +414,15 @@ LogicalResult SparseMlaOp::verify() {
   return success();
 }
 
-/// The KV axes exist, and a group along one shares its queries among itself.
+/// Whether heads or tokens are divided over the axis or its parent.
+static bool isOverAxis(ShardingAttr sharding, AxisAttr axis) {
+  return llvm::any_of(sharding.getAxes(), [&](StringAttr name) {
+    return name == axis.getName() || name == axis.getParent();
+  });
+}
+
+/// The KV axes exist, and a group along one shares its queries among itself, or
+/// has the same ones.
 static LogicalResult verifyKvAxes(SparseMlaOp op,
                                   SymbolTableCollection &symbolTable,
                                   ShardingAttr sharding) {
@@ -341,14 +430,16 @@ static LogicalResult verifyKvAxes(SparseMlaOp op,
     AxisAttr axis = verifyAxis(op, symbolTable, sharding.getMesh(), name);
     if (!axis)
       return failure();
-    if (llvm::is_contained(sharding.getAxes(), name) ||
-        llvm::is_contained(sharding.getAxes(), axis.getParent()))
+    auto mesh =
+        symbolTable.lookupNearestSymbolFrom<MeshOp>(op, sharding.getMesh());
+    // The members of other parts have the same queries.
+    if (llvm::any_of(mesh.getParts(axis),
+                     [&](AxisAttr part) { return isOverAxis(sharding, part); }))
       continue;
-    InFlightDiagnostic diag = op.emitOpError("has KV sharded over axis ")
-                              << name << ", expected one of the axes of "
-                              << (sharding.isOverHeads() ? "heads" : "tokens")
-                              << " or a sub-axis of one";
-    return diag;
+    return op.emitOpError("has KV sharded over axis ")
+           << name << ", expected one of the axes of "
+           << (sharding.isOverHeads() ? "heads" : "tokens")
+           << ", a sub-axis of one, or an axis that joins one with others";
   }
   return success();
 }

@@ -132,9 +132,13 @@ LogicalResult ShardQDialect::verifyOperationAttribute(Operation *op,
 //===----------------------------------------------------------------------===//
 
 LogicalResult AxisAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                               StringRef name, int64_t size, StringAttr) {
+                               StringRef name, int64_t size, StringAttr parent,
+                               ArrayRef<StringAttr> parts) {
   if (name.empty())
     return emitError() << "axis name is empty";
+  if (parent && !parts.empty())
+    return emitError() << "axis \"" << name << "\" lies in " << parent
+                       << " and joins others, expected one of the two";
   if (size < 1)
     return emitError() << "axis \"" << name << "\" has size " << size
                        << ", expected 1 or more";

@@ -37,6 +37,8 @@ static void addBufferPasses(OpPassManager &manager, RankTarget target,
   // exchange each time is not heard when it matters.
   transport.remarks = options.transport != TransportChoice::Auto;
   manager.addPass(createShardQSelectTransport(transport));
+  // Arithmetic on tensors has no buffer form.
+  manager.addPass(createConvertElementwiseToLinalgPass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   bufferization::OneShotBufferizePassOptions bufferize;

@@ -56,3 +56,17 @@ ExpandRowsOp mlir::shardq::findExpandRows(SparseMlaOp op,
              "it 'rows')";
   return expand;
 }
+
+StringAttr mlir::shardq::getChunkAxis(SparseMlaOp op) {
+  for (Value part : op.getQ()) {
+    auto take = part.getDefiningOp<TakeRowsOp>();
+    if (!take)
+      continue;
+    Value rows = take.getRows();
+    if (auto slice = rows.getDefiningOp<tensor::ExtractSliceOp>())
+      rows = slice.getSource();
+    if (auto split = rows.getDefiningOp<ChunkSplitOp>())
+      return split.getAxisAttr();
+  }
+  return {};
+}

@@ -25,6 +25,10 @@ getIndexProducers(SparseMlaOp op, TakenRows taken = TakenRows::Stop);
 ExpandRowsOp findExpandRows(SparseMlaOp op, llvm::StringRef &reason,
                             TakenRows taken = TakenRows::Stop);
 
+/// The axis over which the op's rows are chunks of requests; null where they
+/// are the step's.
+StringAttr getChunkAxis(SparseMlaOp op);
+
 } // namespace mlir::shardq
 
 #endif // SHARDQ_LIB_TRANSFORMS_INDEXPRODUCERS_H

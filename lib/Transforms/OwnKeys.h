@@ -7,12 +7,26 @@
 
 namespace mlir::shardq {
 
+/// Who attends which heads of what a KV cache is divided over.
+struct KvMembers {
+  /// Along it members have different heads, and queries travel; null where all
+  /// have the same.
+  StringAttr heads;
+  int64_t headRanks = 1;
+  /// Along these members have the same heads.
+  SmallVector<StringAttr> copies;
+
+  KvMembers() = default;
+  /// Of an attention on the KV axis.
+  KvMembers(SparseMlaOp op, StringAttr axis);
+};
+
 /// This rank's part of a KV cache that is divided over an axis.
 struct OwnKeys {
   Value kv, table;
   FlatSymbolRefAttr mesh;
   StringAttr axis;
-  int64_t ranks;
+  KvMembers members;
   IntegerAttr interleave, blockSize, blockStrideRows; // the last may be null
 };
 

@@ -34,7 +34,7 @@ struct Candidate {
   SparseMlaOp op;
   ConvertIndicesOp convert;
   StringAttr axis;
-  int64_t ranks;
+  KvMembers members;
   /// What says how many columns of own slots are valid: the filter's own
   /// count, or else the op's topk_length on slots that keep their columns.
   bool isCompacted;
@@ -178,7 +178,7 @@ LogicalResult Rewriter::matchUses(SparseMlaOp op, ConvertIndicesOp convert) {
 
 FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   ShardingAttr sharding = op.getShardingAttr();
-  Candidate found{op, {}, sharding.getKv().front(), 1, true, false, step, {}};
+  Candidate found{op, {}, sharding.getKv().front(), {}, true, false, step, {}};
   if (op.isOnBuffers()) {
     reject(op) << "it is on buffers";
     return failure();
@@ -192,7 +192,7 @@ FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
     reject(op) << "its tokens are sharded, expected heads";
     return failure();
   }
-  found.ranks = getNumKvRanks(op, sharding);
+  found.members = KvMembers(op, found.axis);
   found.convert =
       lookThroughCasts(op.getSlots()).getDefiningOp<ConvertIndicesOp>();
   if (!found.convert) {
@@ -241,6 +241,14 @@ LogicalResult Rewriter::chooseForm(Candidate &candidate) {
   if (op.getSink()) {
     if (step == DcpStep::Decode)
       return reject(op) << "it has a sink, which each rank would count";
+    candidate.form = DcpStep::Gather;
+  }
+  // Members that run on other rows have nothing to merge.
+  if (StringAttr chunks = getChunkAxis(op);
+      llvm::is_contained(candidate.members.copies, chunks)) {
+    if (step == DcpStep::Decode)
+      return reject(op) << "it runs on chunks of requests over " << chunks
+                        << ", over which its KV is sharded too";
     candidate.form = DcpStep::Gather;
   }
   if (candidate.form == DcpStep::Decode)
@@ -293,7 +301,7 @@ static OwnKeys getOwnKeys(OpBuilder &builder, const Candidate &candidate) {
           convert.getTable(),
           sharding.getMesh(),
           candidate.axis,
-          candidate.ranks,
+          candidate.members,
           builder.getI64IntegerAttr(sharding.getInterleave()),
           convert.getBlockSizeAttr(),
           convert.getBlockStrideRowsAttr()};
@@ -637,15 +645,15 @@ void Rewriter::rewrite(const Candidate &candidate) {
 
 void Rewriter::remark(const Candidate &candidate) {
   SparseMlaOp op = candidate.op;
+  int64_t ranks = getNumKvRanks(op, op.getShardingAttr());
   InFlightDiagnostic diag = emitRemark(op.getLoc()) << "attention runs on ";
   if (candidate.form == DcpStep::Decode) {
-    diag << "own keys of " << candidate.axis << " (" << candidate.ranks
-         << " ranks) with their " << op.getNumHeads() * candidate.ranks
-         << " heads";
+    diag << "own keys of " << candidate.axis << " (" << ranks
+         << " ranks) with their "
+         << op.getNumHeads() * candidate.members.headRanks << " heads";
     return;
   }
-  diag << "keys gathered over " << candidate.axis << " (" << candidate.ranks
-       << " ranks)";
+  diag << "keys gathered over " << candidate.axis << " (" << ranks << " ranks)";
   if (candidate.form == DcpStep::Gate)
     diag << " in steps with prefill, on own keys in others";
 }

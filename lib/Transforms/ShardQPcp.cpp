@@ -134,19 +134,35 @@ bool FunctionRewriter::isSplit(Value value, bool overAxis) {
   return split && (!overAxis || split.getAxis() == axis);
 }
 
-/// The attention runs on rows that an earlier run of the pass chose.
-static bool isInChunks(SparseMlaOp op) {
-  for (Value part : op.getQ()) {
-    auto take = part.getDefiningOp<TakeRowsOp>();
-    if (!take)
-      continue;
-    Value rows = take.getRows();
-    if (auto slice = rows.getDefiningOp<tensor::ExtractSliceOp>())
-      rows = slice.getSource();
-    if (rows.getDefiningOp<ChunkSplitOp>())
-      return true;
-  }
-  return false;
+/// Whether one of the groups along the axes may have ranks of several of the
+/// other's: those of an axis and its sub-axes, and of two sub-axes of one.
+static bool mayOverlap(AxisAttr one, AxisAttr other) {
+  auto top = [](AxisAttr axis) {
+    return axis.getParent() ? axis.getParent().getValue() : axis.getName();
+  };
+  return top(one) == top(other);
+}
+
+/// The first axis of heads or KV that chunks over `over` cannot go with; null
+/// if none. KV may be divided over the ranks of the axis together with others.
+static StringAttr findOverlap(ShardingAttr sharding, MeshAxis over) {
+  SmallVector<AxisAttr> own = over.mesh.getParts(over.axis);
+  auto overlaps = [&](StringAttr name, bool mayJoin) {
+    AxisAttr used = over.mesh.lookupAxis(name);
+    return used && llvm::any_of(over.mesh.getParts(used), [&](AxisAttr part) {
+             bool isJoined = mayJoin && part == over.axis && part != used;
+             return !isJoined && llvm::any_of(own, [&](AxisAttr axis) {
+               return mayOverlap(part, axis);
+             });
+           });
+  };
+  for (StringAttr name : sharding.getHeads())
+    if (overlaps(name, /*mayJoin=*/false))
+      return name;
+  for (StringAttr name : sharding.getKv())
+    if (overlaps(name, /*mayJoin=*/true))
+      return name;
+  return {};
 }
 
 std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
@@ -157,7 +173,7 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
   if (mesh)
     over = lookupMeshAxis(op, mesh, axis);
   // Not a program for this pass: nothing is said.
-  if (!over || over.axis.getSize() == 1 || isInChunks(op))
+  if (!over || over.axis.getSize() == 1 || getChunkAxis(op))
     return std::nullopt;
   if (op.isOnBuffers()) {
     why << "it is on buffers";
@@ -168,19 +184,11 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
       why << "its tokens are sharded";
       return std::nullopt;
     }
-    // Groups of two sub-axes of one axis overlap, too.
-    for (ArrayRef<StringAttr> axes : {sharding.getHeads(), sharding.getKv()})
-      for (StringAttr name : axes) {
-        AxisAttr used = over.mesh.lookupAxis(name);
-        if (name == axis || (used && used.getParent() == axis) ||
-            over.axis.getParent() == name ||
-            (used && used.getParent() &&
-             used.getParent() == over.axis.getParent())) {
-          why << "its heads or KV are sharded over axis " << name
-              << ", and chunks are whole heads' over " << axis;
-          return std::nullopt;
-        }
-      }
+    if (StringAttr name = findOverlap(sharding, over)) {
+      why << "its heads or KV are sharded over axis " << name
+          << ", and chunks are whole heads' over " << axis;
+      return std::nullopt;
+    }
   }
   if (op->use_empty()) {
     why << "its results are not used";

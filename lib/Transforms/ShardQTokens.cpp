@@ -529,11 +529,14 @@ std::optional<OwnKeys> FunctionRewriter::findOwnKeys(SparseMlaOp op,
   if (!blocks || !slots || slots.getInverse() != blocks.getResult(1) ||
       start.getSources().size() != 1)
     return std::nullopt;
-  MeshAxis over = lookupMeshAxis(op, blocks.getMeshAttr(), blocks.getAxis());
-  return OwnKeys{start.getSources().front(), blocks.getTable(),
-                 blocks.getMeshAttr(),       blocks.getAxisAttr(),
-                 over.axis.getSize(),        blocks.getInterleaveAttr(),
-                 blocks.getBlockSizeAttr(),  start.getBlockStrideRowsAttr()};
+  return OwnKeys{start.getSources().front(),
+                 blocks.getTable(),
+                 blocks.getMeshAttr(),
+                 blocks.getAxisAttr(),
+                 KvMembers(op, blocks.getAxisAttr()),
+                 blocks.getInterleaveAttr(),
+                 blocks.getBlockSizeAttr(),
+                 start.getBlockStrideRowsAttr()};
 }
 
 /// The open branch: returns the values of the chosen results.

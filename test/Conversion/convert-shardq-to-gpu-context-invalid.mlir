@@ -101,26 +101,6 @@ func.func @f(%q: memref<?xi32>, %n: index) {
 
 // -----
 
-// Merges that are made of other ops.
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %s: memref<?x8x16xf32>) {
-  // expected-error @+1 {{'shardq.weigh_partial' op belongs to a merge by ag_rs or ag_ar, which has no form on the GPU: choose direct or nccl for it}}
-  shardq.weigh_partial %p lses(%l) over @ranks "tp" outs(%s) : (memref<?x8x16xbf16>, memref<?x8xf32>, memref<?x8x16xf32>) -> ()
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%s: memref<?x8x16xf32>, %x: memref<?x2x16xf32, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{'shardq.push' op belongs to a merge by ag_rs or ag_ar, which has no form on the GPU: choose direct or nccl for it}}
-  shardq.push scatter_heads(%s) into(%x) over @ranks "tp" channel 0 exchange 0 {capacity = 4 : i64}
-      : (memref<?x8x16xf32>), memref<?x2x16xf32, #shardq.symmetric<@ranks>>
-  return
-}
-
-// -----
-
 func.func @f(%x: memref<?x8xbf16>, %at: memref<?xi32>) {
   // expected-error @+1 {{'shardq.write_rows' op has no form on the GPU}}
   shardq.write_rows %x at(%at) into(%x) : (memref<?x8xbf16>, memref<?xi32>, memref<?x8xbf16>) -> ()
@@ -132,14 +112,5 @@ func.func @f(%x: memref<?x8xbf16>, %at: memref<?xi32>) {
 func.func @f(%x: memref<?x8xf32>, %at: memref<?xi32>) {
   // expected-error @+1 {{'shardq.take_rows' op with 'missing' on rows of more than one number has no form on the GPU}}
   shardq.take_rows %x[%at] outs(%x) {missing = 1.0 : f32} : (memref<?x8xf32>, memref<?xi32>, memref<?x8xf32>) -> ()
-  return
-}
-
-// -----
-
-shardq.mesh @ranks ["tp" = 4]
-func.func @f(%x: memref<?x2x16xf32, #shardq.symmetric<@ranks>>, %out: memref<?x2x16xbf16>) {
-  // expected-error @+1 {{'shardq.sum_partials' op belongs to a merge by ag_rs or ag_ar, which has no form on the GPU: choose direct or nccl for it}}
-  shardq.sum_partials %x into(%out) over @ranks "tp" : memref<?x2x16xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xbf16>
   return
 }

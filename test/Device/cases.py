@@ -110,6 +110,28 @@ class Merge:
 
 
 @dataclass(frozen=True)
+class Weigh:
+    name: str
+    ranks: int
+    heads: int
+    value: int = 512
+    element: str = "bf16"
+    lse: str = "f32"
+    base: str = "e"
+    merged: bool = False
+
+
+@dataclass(frozen=True)
+class Sum:
+    name: str
+    ranks: int
+    heads: int  # of one rank
+    value: int = 512
+    source: str = "f32"
+    element: str = "bf16"
+
+
+@dataclass(frozen=True)
 class Rows:
     name: str
     ranks: int
@@ -263,6 +285,26 @@ MERGE = [
     Merge("merge_2_w19", 2, 3, value=19, merged="f32"),
     Merge("merge_7_w5_f16", 7, 1, value=5, element="f16"),
     Merge("merge_20_w2056", 20, 2, value=2056, merged="f32"),
+]
+
+WEIGH = [
+    Weigh("weigh_1", 1, 4, merged=True),
+    Weigh("weigh_2_h64", 2, 64, base="two"),
+    Weigh("weigh_4_f16", 4, 3, value=128, element="f16", lse="f16", merged=True),
+    Weigh("weigh_8_two", 8, 2, base="two", lse="bf16", merged=True),
+    Weigh("weigh_3_f32", 3, 2, value=20, element="f32", merged=True),
+    Weigh("weigh_5_w1", 5, 2, value=1),
+    Weigh("weigh_20_w2056", 20, 2, value=2056, merged=True),
+]
+
+SUM = [
+    Sum("sum_1", 1, 4),
+    Sum("sum_2_h32", 2, 32),
+    Sum("sum_4_f16", 4, 3, value=128, element="f16"),
+    Sum("sum_8_f32", 8, 5, value=20, element="f32"),
+    Sum("sum_3_bf16", 3, 2, source="bf16"),
+    Sum("sum_5_w1", 5, 2, value=1, source="f16", element="f32"),
+    Sum("sum_20_w2056", 20, 2, value=2056),
 ]
 
 
@@ -551,13 +593,39 @@ def merge(case):
         f"{{lse = #shardq.lse<base = {case.base}>}} : {types}\n  return\n}}\n")
 
 
+def weigh(case):
+    """Partial outputs and LSEs of any strides."""
+    operands = [
+        ("partial", strided(case.element, "?", case.heads, case.value)),
+        ("lses", f"memref<?x{case.heads}x{case.lse}, strided<[?, ?], offset: ?>>"),
+        ("share", strided("f32", "?", case.heads, case.value))]
+    if case.merged:
+        operands.append(("merged", f"memref<?x{case.heads}x{case.lse}, strided<[?, ?], offset: ?>>"))
+    outs = ", ".join(f"%{n}" for n, _ in operands[2:])
+    return mesh(case) + function(
+        case.name, operands, f"shardq.weigh_partial %partial lses(%lses) over @{case.name}_ranks "
+        f'"dcp" outs({outs}) {{lse = #shardq.lse<base = {case.base}>}}')
+
+
+def sum_(case):
+    operands = [("inbox", strided(case.source, "?", case.heads, case.value)),
+                ("out", strided(case.element, "?", case.heads, case.value))]
+    arguments = ", ".join(f"%{n}: {t}" for n, t in operands)
+    types = ", ".join(t for _, t in operands)
+    return mesh(case) + (
+        f"func.func @{case.name}({arguments}) {{\n"
+        f'  shardq.sum_partials %inbox into(%out) over @{case.name}_ranks "dcp" : {types}\n'
+        "  return\n}\n")
+
+
 def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
     for write, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
                          (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
                          (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
-                         (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES)):
+                         (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES),
+                         (weigh, WEIGH), (sum_, SUM)):
         for case in cases:
             if case.name.startswith(prefix):
                 print(write(case))

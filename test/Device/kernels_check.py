@@ -1936,6 +1936,128 @@ def merge_checks(suite):
             check(case, "20 runs, several grids", 300, repeat=20)
 
 
+# --- Merge in two steps -----------------------------------------------------------
+
+
+def weigh_check(suite, case, rows, make=None, gaps=False, promised=0, repeat=0):
+    """`promised` rows of the results, beyond those that there are."""
+
+    def body(rng):
+        where = suite.where
+        dtype = BITS[case.element]
+        shape = (case.ranks, rows, case.heads)
+        me = int(rng.integers(case.ranks))
+        values = rounded(rng.standard_normal((*shape, case.value)), case.element)
+        lse = rounded(rng.standard_normal(shape) * 4, case.lse)
+        if make:
+            make(values, lse)
+        apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
+        share = Buffer(where, np.full((rows + promised, case.heads, case.value), 0x7FC00000, np.uint32),
+                       apart(16, 16))
+        # Of any strides: heads outside.
+        lses = Buffer(where, np.ascontiguousarray(lse.reshape(-1, case.heads).T), [2])
+        words = [*Buffer(where, values[me].astype(dtype, copy=False), apart(32, 16)).words(),
+                 *memref(lses.address, lses.shape[::-1], lses.strides[::-1], lses.flat.itemsize),
+                 *share.words()]
+        if case.merged:
+            merged = Buffer(where, np.full((case.heads, rows + promised), 0x7FC1, BITS[case.lse]), [3])
+            words += memref(merged.address, merged.shape[::-1], merged.strides[::-1],
+                            merged.flat.itemsize)
+        suite.launch(case.name, rows + promised, [*words, me])
+        got = share.fetch().view(np.float32).astype(np.float64)
+        given, exact = numbers(values, case.element), numbers(lse, case.lse)
+        _, _, expected_lse = merge_reference(case, given, exact)
+        clean = np.where(np.isnan(exact) | (exact == np.inf), -np.inf, exact)
+        unit = np.log(2) if case.base == "two" else 1.0
+        with np.errstate(invalid="ignore"):
+            weight = np.where(clean[me] > -np.inf, np.exp((clean[me] - expected_lse) * unit), 0.0)
+        expected = np.where(weight[..., None] > 0, given[me], 0.0) * weight[..., None]
+        allowed = np.abs(expected) * 2.0 ** -19 + 2.0 ** -140
+        assert not np.isnan(got).any(), f"{np.isnan(got).sum()} NaN in the share"
+        off = np.abs(got[:rows] - expected)
+        assert (off <= allowed).all(), f"off by {(off / allowed).max():.2f} of what is allowed"
+        assert (got[rows:] == 0).all(), "rows that nobody sent are not 0"
+        if case.merged:
+            got_lse = numbers(merged.fetch().T, case.lse)
+            assert ((got_lse[:rows] == -np.inf) == (expected_lse == -np.inf)).all(), "-inf in lse"
+            assert (got_lse[rows:] == -np.inf).all(), "LSE of rows that nobody sent"
+            finite = expected_lse != -np.inf
+            off = np.abs(got_lse[:rows][finite] - expected_lse[finite])
+            most = (2 * ulp(expected_lse[finite], case.lse)
+                    + 2.0 ** -20 * np.maximum(1, np.abs(expected_lse[finite])))
+            assert (off <= most).all(), f"lse is off by {(off / most).max():.2f} of what is allowed"
+        suite.repeat(case.name, rows + promised, [*words, me], repeat, [share])
+
+    return body
+
+
+def sum_check(suite, case, rows, gaps=False, promised=0, repeat=0):
+
+    def body(rng):
+        where = suite.where
+        values = rounded(rng.standard_normal((case.ranks, rows, case.heads, case.value)), case.source)
+        apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
+        inbox = values.reshape(case.ranks * rows, case.heads, case.value)
+        out = Buffer(where, np.full((rows + promised, case.heads, case.value), 0x7FC1,
+                                    BITS[case.element]), apart(16, 16))
+        words = [*Buffer(where, inbox, apart(32, 16)).words(), *out.words()]
+        suite.launch(case.name, rows + promised, words)
+        # In f32, in this order: bit for bit.
+        total = np.zeros(values.shape[1:], np.float32)
+        for one in numbers(values, case.source).astype(np.float32):
+            total += one
+        expected = rounded(total, case.element)
+        got = out.fetch()
+        assert (got[:rows] == expected).all(), f"{(got[:rows] != expected).sum()} numbers differ"
+        assert (got[rows:] == 0).all(), "rows that nobody sent are not 0"
+        suite.repeat(case.name, rows + promised, words, repeat, [out])
+
+    return body
+
+
+def reduction_checks(suite):
+    big = suite.where.is_device
+    nan = {"f32": 0x7FC00000, "bf16": 0x7FC0, "f16": 0x7E00}
+
+    def special(values, element, kinds):
+        return rounded(np.resize(np.array(kinds, np.float32), values.shape), element)
+
+    for case in cases.WEIGH:
+
+        def empty_somewhere(values, lse, case=case):
+            for i, none in enumerate((-np.inf, np.inf, np.nan)):
+                at = np.arange(lse.size).reshape(lse.shape) % 5 == i
+                lse[at] = special(lse[at], case.lse, [none])
+                values[at] = nan[case.element]
+
+        def all_empty(values, lse, case=case):
+            lse[...] = special(lse, case.lse, [-np.inf, np.inf, np.nan])
+            values[...] = nan[case.element]
+
+        def check(label, *args, **options):
+            suite.check(f"{case.name}: {label}", weigh_check(suite, case, *args, **options))
+
+        check("random", 7 if big else 3)
+        check("strided", 3, gaps=True)
+        check("empty sources", 6, make=empty_somewhere)
+        check("nobody has keys", 2, make=all_empty)
+        check("no rows", 0)
+        check("rows that nobody sent", 2, promised=3)
+        if big:
+            check("20 runs, several grids", 300, repeat=20)
+    for case in cases.SUM:
+
+        def check(label, *args, **options):
+            suite.check(f"{case.name}: {label}", sum_check(suite, case, *args, **options))
+
+        check("random", 7 if big else 3)
+        check("strided", 3, gaps=True)
+        check("no rows", 0)
+        check("rows that nobody sent", 2, promised=3)
+        if big:
+            check("20 runs, several grids", 300, repeat=20)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
@@ -1960,6 +2082,7 @@ def main():
         suite.check(f"{case.name}: any length", lengths_check(suite, case))
     filter_checks(suite)
     merge_checks(suite)
+    reduction_checks(suite)
     if where.is_device and not options.no_times:
         where.reset()
         times(suite)

@@ -497,8 +497,11 @@ class Block:
 
     def do_setp(self, parts, operands):
         kind = parts[-1]
-        dtype = {"f": "f", "s": "i", "u": "u", "b": "u"}[kind[0]] + str(int(kind[1:]) // 8)
-        a, b = (self.get(o, dtype) for o in operands[1:3])
+        if kind == "bf16":
+            a, b = (from_bf16(self.get(o, np.uint16)) for o in operands[1:3])
+        else:
+            dtype = {"f": "f", "s": "i", "u": "u", "b": "u"}[kind[0]] + str(int(kind[1:]) // 8)
+            a, b = (self.get(o, dtype) for o in operands[1:3])
         test = parts[1]
         if test == "nan":
             result = np.isnan(a) | np.isnan(b)
@@ -508,7 +511,7 @@ class Block:
             unordered = len(test) == 3
             result = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
                       "gt": np.greater, "ge": np.greater_equal}[test[:2]](a, b)
-            if kind[0] == "f":
+            if kind in ("bf16", "f16", "f32", "f64"):
                 nan = np.isnan(a) | np.isnan(b)
                 result = result | nan if unordered else result & ~nan
         self.put(operands[0], np.broadcast_to(result, (self.threads,)))

@@ -1,8 +1,8 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
 // Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
-// local_lengths, filter_indices, merge_lse, gather_blocks, gathered_slots or
-// gathered_table on buffers each, and writes the PTX of their kernels with a
+// local_lengths, filter_indices, merge_lse, weigh_partial, sum_partials,
+// gather_blocks, gathered_slots or gathered_table on buffers each, and writes the PTX of their kernels with a
 // list of how they are launched. The tests on a device, which has no MLIR, and
 // those of the PTX's meaning run what this makes.
 //
@@ -10,6 +10,7 @@
 
 #include "../../lib/Conversion/GPU/ContextKernels.h"
 #include "../../lib/Conversion/GPU/GatherKernels.h"
+#include "../../lib/Conversion/GPU/ReductionKernels.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -278,6 +279,14 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     return writeKernel(name, types, getContextShape(op),
                        [&](KernelBuilder &b, ValueRange args) {
                          emitContextKernel(b, op, args);
+                       });
+  }
+  if (isa<WeighPartialOp, SumPartialsOp>(op)) {
+    if (isa<WeighPartialOp>(op))
+      types.push_back(index);
+    return writeKernel(name, types, getReductionShape(op),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitReductionKernel(b, op, args);
                        });
   }
   if (auto blocks = dyn_cast<GatherBlocksOp>(op)) {

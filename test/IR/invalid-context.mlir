@@ -965,7 +965,7 @@ func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32
 // Whose heads are other ranks than whose keys.
 shardq.mesh @ranks ["dp" = 2, "tp" = 4, "dcp" = 2 in "tp", "sub" = 2 in "dp"]
 func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) {
-  // expected-error @+1 {{has KV sharded over axis "sub", expected one of the axes of heads or a sub-axis of one}}
+  // expected-error @+1 {{has KV sharded over axis "sub", expected one of the axes of heads, a sub-axis of one, or an axis that joins one with others}}
   %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%s)
       {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["sub"]>}
       : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> tensor<?x8x16xbf16>
@@ -976,7 +976,7 @@ func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32
 
 shardq.mesh @ranks ["dp" = 2, "tp" = 4, "dcp" = 2 in "tp", "sub" = 2 in "dp"]
 func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) {
-  // expected-error @+1 {{has KV sharded over axis "dp", expected one of the axes of tokens or a sub-axis of one}}
+  // expected-error @+1 {{has KV sharded over axis "dp", expected one of the axes of tokens, a sub-axis of one, or an axis that joins one with others}}
   %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%s)
       {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<4> ["dcp", "dp"]>}
       : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> tensor<?x8x16xbf16>

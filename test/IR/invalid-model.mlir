@@ -49,6 +49,46 @@ shardq.mesh @ranks ["tp" = 8, "dcp" = 3 in "tp"]
 
 // -----
 
+// expected-error @+1 {{axis "kv" lies in "tp" and joins others, expected one of the two}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "kv" = 4 in "tp" of ["pcp", "tp"]]
+
+// -----
+
+// expected-error @+1 {{axis "kv" joins 1 axes, expected two or more}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "kv" = 2 of ["tp"]]
+
+// -----
+
+// expected-error @+1 {{axis "kv" joins 0 axes, expected two or more}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "kv" = 2 of []]
+
+// -----
+
+// expected-error @+1 {{axis "kv" joins "tp", expected an axis that stands before it and joins none}}
+shardq.mesh @ranks ["pcp" = 2, "kv" = 4 of ["pcp", "tp"], "tp" = 2]
+
+// -----
+
+// expected-error @+1 {{axis "all" joins "kv", expected an axis that stands before it and joins none}}
+shardq.mesh @ranks ["dp" = 2, "pcp" = 2, "tp" = 2, "kv" = 4 of ["pcp", "tp"], "all" = 8 of ["dp", "kv"]]
+
+// -----
+
+// expected-error @+1 {{axis "kv" has size 6, expected 4, the product of those it joins}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "kv" = 6 of ["pcp", "tp"]]
+
+// -----
+
+// expected-error @+1 {{axis "kv" joins ranks that are not evenly spaced: neighbours along "pcp" are 4 apart, expected 2, those along "dcp" times their number}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]
+
+// -----
+
+// expected-error @+1 {{neighbours along "tp" are 1 apart, expected 4, those along "pcp" times their number}}
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "kv" = 4 of ["tp", "pcp"]]
+
+// -----
+
 // expected-error @+1 {{'shardq.mesh' op has more than 256 ranks}}
 shardq.mesh @ranks ["tp" = 257]
 

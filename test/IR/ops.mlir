@@ -11,6 +11,12 @@ shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 // CHECK: shardq.mesh @grid ["dp" = 2, "tp" = 3] {sym_visibility = "private"}
 "shardq.mesh"() <{sym_name = "grid", sym_visibility = "private", axes = [#shardq.axis<"dp" = 2>, #shardq.axis<"tp" = 3>]}> : () -> ()
 
+// CHECK: shardq.mesh @joined ["dp" = 2, "tp" = 3, "kv" = 6 of ["dp", "tp"]]
+shardq.mesh @joined ["dp" = 2, "tp" = 3, "kv" = 6 of ["dp", "tp"]]
+
+// CHECK: module attributes {test.axis = #shardq.axis<"kv" = 6 of "dp", "tp">}
+module attributes {test.axis = #shardq.axis<"kv" = 6 of "dp", "tp">} {}
+
 // CHECK: shardq.plan @plan over @ranks {
 // CHECK-SAME: channels = [#shardq.channel<"q", offset = 0, bytes = 147456, generations = 2>,
 // CHECK-SAME:             #shardq.channel<"out", offset = 294912, bytes = 512, generations = 1>]

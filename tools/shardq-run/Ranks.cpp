@@ -178,10 +178,12 @@ static std::string runRank(const Program &program, const Signature &signature,
     if (options.recordTaps)
       shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
                              &outcome.taps);
+    bool replays =
+        captured && (options.eagerEvery == 0 || i % options.eagerEvery != 0);
     std::vector<Array> results;
     llvm::Error error =
         onGpu ? onGpu->run(context, results,
-                           captured ? std::optional(i % slots) : std::nullopt)
+                           replays ? std::optional(i % slots) : std::nullopt)
               : program.call(context, locals[turn], results);
     if (error)
       return llvm::toString(std::move(error));

@@ -51,6 +51,8 @@ struct RunOptions {
   std::vector<std::string> hosts;
   /// Runs behind the first replay a captured graph.
   bool graph = false;
+  /// Of those, each one with a number that this divides is a call; 0 for none.
+  int64_t eagerEvery = 0;
   /// On a GPU: times the program, with so many replays a trial; 0 for not.
   int64_t benchReplays = 0;
   /// What ranks have in place of their blocks of global arrays, by turn; empty

@@ -503,6 +503,8 @@ namespace {
 struct KeyOwners {
   int64_t ranks = 1, interleave = 1;
   Array positions;
+  /// Consecutive owners whose outputs are merged, and rounded, on the way.
+  SmallVector<int64_t> merged;
   int64_t get(int64_t entry) const {
     if (ranks == 1)
       return 0;
@@ -521,6 +523,21 @@ static void addPartialBound(Element element, ArrayRef<double> sums,
   for (auto [d, sum] : llvm::enumerate(sums))
     bound[d] += kOutputError * std::abs(sum) +
                 weight * getUlp(element, sum / weight) / 2;
+}
+
+/// Where the axis joins others, outputs are merged along the last of them
+/// first, and so on.
+static SmallVector<int64_t> getMergedOwners(SparseMlaOp op) {
+  ShardingAttr sharding = op.getShardingAttr();
+  MeshAxis over =
+      lookupMeshAxis(op, sharding.getMesh(), sharding.getKv().front());
+  SmallVector<AxisAttr> parts = over.mesh.getParts(over.axis);
+  SmallVector<int64_t> sizes{1};
+  for (AxisAttr part : llvm::reverse(parts))
+    sizes.push_back(sizes.back() * part.getSize());
+  // All of them give the output itself.
+  sizes.pop_back();
+  return sizes;
 }
 
 llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
@@ -576,6 +593,7 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
                              "shardq.convert_indices beside it made");
     owners.positions = values[convert.getIndices()].array;
     owners.interleave = op.getShardingAttr().getInterleave();
+    owners.merged = getMergedOwners(op);
   }
 
   DoubleRows wideKv = widen(&kv, 0, kv.getNumRows());
@@ -633,15 +651,24 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
           out.exact[first + d] += sums[h * paddedValue + d];
           out.bound[first + d] += kOutputError * sizes[h * paddedValue + d];
         }
-        if (owners.ranks == 1)
-          continue;
-        const double *weights = p.data() + h * count;
-        addPartialBound(out.array.element,
-                        ArrayRef(sums).slice(h * paddedValue, valueDim),
-                        std::accumulate(weights + begin, weights + end, 0.0),
-                        &out.bound[first]);
       }
     }
+    for (int64_t group : owners.merged)
+      for (int64_t owner = 0; owner < owners.ranks; owner += group) {
+        int64_t begin = owner ? ends[owner - 1] : 0;
+        int64_t end = ends[owner + group - 1];
+        std::vector<double> sums(heads * paddedValue);
+        std::vector<double> sizes(heads * paddedValue);
+        addWeighted(p.data() + begin, count, heads, keys.data() + begin,
+                    end - begin, paddedValue, sums.data(), sizes.data());
+        for (int64_t h = 0; h < heads; ++h) {
+          const double *weights = p.data() + h * count;
+          addPartialBound(out.array.element,
+                          ArrayRef(sums).slice(h * paddedValue, valueDim),
+                          std::accumulate(weights + begin, weights + end, 0.0),
+                          &out.bound[(t * heads + h) * valueDim]);
+        }
+      }
   });
   for (int64_t i = 0, e = out.exact.size(); i < e; ++i)
     out.array.setFloat(i, out.exact[i]);

@@ -143,6 +143,9 @@ struct Flags {
   cl::opt<bool> graph{
       "graph", cl::cat(category),
       cl::desc("With --target=cuda and --repeat: replay a captured graph")};
+  cl::opt<int64_t> eagerEvery{
+      "eager-every", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("With --graph: call each N-th run rather than replay it")};
   cl::opt<int64_t> bench{
       "bench", cl::value_desc("N"), cl::init(0), cl::cat(category),
       cl::desc("With --target=cuda: time N replays of a captured graph, 7 "
@@ -320,6 +323,10 @@ static int runTool(const Flags &flags) {
     return reportBadInput("--repeat=" + llvm::Twine(int64_t(flags.repeat)) +
                           ", but there are " +
                           llvm::Twine(flags.nextSteps.size() + 1) + " steps");
+  if (flags.eagerEvery < 0 || (flags.eagerEvery > 0 && !flags.graph))
+    return reportBadInput("--eager-every=" + llvm::Twine(flags.eagerEvery) +
+                          (flags.graph ? " cannot be negative"
+                                       : " needs --graph"));
   if (flags.graph && flags.repeat < 2)
     return reportBadInput("--graph needs --repeat: the first run is eager");
   if (flags.target == Target::CUDA && flags.concurrent)
@@ -421,6 +428,7 @@ static int runTool(const Flags &flags) {
   options.run.transport = flags.transport;
   options.run.hosts.assign(flags.hosts.begin(), flags.hosts.end());
   options.run.graph = flags.graph;
+  options.run.eagerEvery = flags.eagerEvery;
   options.run.benchReplays = flags.bench;
   options.run.numRows = step.getNumRows();
   options.run.timeoutSeconds = flags.timeout;

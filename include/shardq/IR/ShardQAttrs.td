@@ -97,15 +97,23 @@ def ShardQ_AxisAttr : ShardQ_Attr<"Axis", "axis"> {
   let description = [{
     `#shardq.axis<"tp" = 8>`, or `#shardq.axis<"dcp" = 4 in "tp">` for a sub-axis:
     its groups are runs of `size` consecutive ranks inside each group of the parent.
+    `#shardq.axis<"kv" = 8 of "pcp", "dcp">` joins axes: its groups are those of all of them together,
+    the first slowest.
 
     **Constraints:**
     - the name is not empty
     - the size is positive
+    - it has a parent, or parts, or neither
   }];
   let parameters = (ins StringRefParameter<"name">:$name, "int64_t":$size,
-                        OptionalParameter<"StringAttr">:$parent);
-  let assemblyFormat = "`<` $name `=` $size (`in` $parent^)? `>`";
+                        OptionalParameter<"StringAttr">:$parent,
+                        OptionalArrayRefParameter<"StringAttr">:$parts);
+  let assemblyFormat = "`<` $name `=` $size (`in` $parent^)? (`of` $parts^)? `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Neither part of another axis nor made of others.
+    bool isTop() const { return !getParent() && getParts().empty(); }
+  }];
 }
 
 def ShardQ_ShardingAttr : ShardQ_Attr<"Sharding", "sharding"> {

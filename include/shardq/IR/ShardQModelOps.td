@@ -10,16 +10,20 @@ def ShardQ_MeshOp : ShardQ_Op<"mesh", [Symbol]> {
   let description = [{
     Ranks are numbered row-major over the axes that have no parent, the first axis
     slowest. A sub-axis divides the groups of its parent into runs of consecutive
-    members.
+    members. An axis `of` others joins them, the first slowest, so that one thing can be divided over ranks
+    of which other things know several axes, as KV over all ranks of pcp and dcp.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    shardq.mesh @chunked ["pcp" = 2, "tp" = 4, "kv" = 8 of ["pcp", "tp"]]
     ```
 
     **Constraints:**
     - there is at least one axis, each name at most once
     - the parent of a sub-axis stands before it, has no parent itself, and its size is
       a multiple of the sub-axis' size
+    - a joined axis joins two or more axes that stand before it and join none themselves; its size is their
+      product, and its ranks are evenly spaced: neighbours along one part are as far apart as the next one is long
     - the number of ranks is at most 256
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypedArrayAttrBase<ShardQ_AxisAttr, "axes">:$axes,
@@ -30,7 +34,9 @@ def ShardQ_MeshOp : ShardQ_Op<"mesh", [Symbol]> {
     static constexpr int64_t kMaxRanks = 256;
     /// The axis of that name, or null.
     AxisAttr lookupAxis(::llvm::StringRef name);
-    /// Product of the axes that have no parent.
+    /// The axes that an axis joins, or the axis itself.
+    ::llvm::SmallVector<AxisAttr> getParts(AxisAttr axis);
+    /// Product of the top-level axes.
     int64_t getNumRanks();
     /// Distance in rank number between neighbours along the axis.
     int64_t getStride(AxisAttr axis);

@@ -149,6 +149,37 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
                            "::mlir::arith::ArithDialect"];
 }
 
+def ShardQMoveProjections : Pass<"shardq-move-projections", "::mlir::ModuleOp"> {
+  let summary = "Moves projections of single heads to the narrow side of exchanges";
+  let description = [{
+    Behind `--shardq-dcp`, in programs that contain the projections of MLA. A contraction that projects each head by itself
+    (`linalg.contract`, or any linalg op that is one) and is all that reads what `combine_lse` returns runs on the partial outputs
+    instead, so that narrower rows are merged: merging is linear in them. One that makes a source of a `gather_query`, where
+    the attention is all that reads the result, runs behind it:
+
+    ```mlir
+    %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : ... -> tensor<?x16x512xbf16>
+    %v = linalg.contract ... ins(%out, %w_uv) -> tensor<?x16x128xf32>    // th.c, h.c.v -> th.v
+    // becomes
+    %narrow = linalg.contract ... ins(%partial, %w_uv) -> tensor<?x64x128xf32>
+    %v = shardq.combine_lse %narrow lse(%lse) over @ranks "dcp" : ... -> tensor<?x16x128xf32>
+    ```
+
+    An `arith.truncf` behind the contraction moves with it. Rounding differs in the last bits, as that of partial outputs does.
+
+    Both need the weights of all heads of the group. They must be an argument of the function, with `shardq.split` by heads
+    over the ranks of the group: the argument gets all heads and loses its split, which whoever calls the program has
+    to know. Functions that the module calls itself are left alone. `memory` is what the weights of other ranks may take, in bytes, over the module, in program order; a
+    projection for which nothing is left stays, as does one that does not make rows narrower. With `remarks` that is said.
+  }];
+  let options = [
+    Option<"memory", "memory", "int64_t", "0", "Bytes that weights of other ranks may take">,
+    Option<"remarks", "remarks", "bool", "true", "Say which projections moved, and why others did not">
+  ];
+  let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect"];
+}
+
 def ShardQVerifyLayouts : Pass<"shardq-verify-layouts", "::mlir::ModuleOp"> {
   let summary = "Rejects argument layouts that do not fit the argument";
   let description = [{

@@ -12,6 +12,7 @@
 #include "DeviceValues.h"
 #include "FreeBuffers.h"
 #include "GatherKernels.h"
+#include "ReductionKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -97,6 +98,7 @@ private:
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
   LogicalResult lowerContext(Operation *op, Value predicate);
+  LogicalResult lowerReduction(Operation *op, Value predicate);
   LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
   LogicalResult lowerGathered(Operation *op, Value predicate);
 
@@ -481,6 +483,8 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
     buffer = push.isByOffsets() ? push.getIds() : push.getSources().front();
   else if (auto merge = dyn_cast<MergeLseOp>(op))
     buffer = merge.getOut();
+  else if (auto sum = dyn_cast<SumPartialsOp>(op))
+    buffer = sum.getOut();
   else if (auto copy = dyn_cast<memref::CopyOp>(op))
     buffer = copy.getTarget();
   else if (auto fill = dyn_cast<linalg::FillOp>(op))
@@ -733,6 +737,25 @@ LogicalResult FunctionLowering::lowerContext(Operation *op, Value predicate) {
   launch(op, getKernelName(op), getContextShape(op), *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
            emitContextKernel(k, op, args);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+/// The parts of a merge that are not exchanges.
+LogicalResult FunctionLowering::lowerReduction(Operation *op, Value predicate) {
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  SmallVector<Value> operands(op->getOperands());
+  OpBuilder b(op);
+  if (auto weigh = dyn_cast<WeighPartialOp>(op))
+    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
+                                      weigh.getMeshAttr(),
+                                      weigh.getAxisAttr()));
+  launch(op, getKernelName(op), getReductionShape(op), *rows, operands,
+         predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitReductionKernel(k, op, args);
          });
   lowered.push_back(op);
   return success();
@@ -1178,6 +1201,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
                                       local.getAxisAttr()));
   if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op))
     return lowerContext(op, predicate);
+  if (isa<WeighPartialOp, SumPartialsOp>(op))
+    return lowerReduction(op, predicate);
   if (auto blocks = dyn_cast<GatherBlocksOp>(op))
     return lowerBlocks(blocks, predicate);
   if (isa<GatheredSlotsOp, GatheredTableOp>(op))
@@ -1250,20 +1275,10 @@ static LogicalResult verifyKnownForms(ModuleOp module) {
     return op.emitOpError("with 'missing' on rows of more than one number has "
                           "no form on the GPU");
   };
-  auto refuseReduction = [](Operation *op) -> LogicalResult {
-    return op->emitOpError("belongs to a merge by ag_rs or ag_ar, which has no "
-                           "form on the GPU: choose direct or nccl for it");
-  };
   auto check = [&](Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
         .Case<TakeRowsOp>(verifyMissing)
-        .Case<WeighPartialOp, SumPartialsOp>(refuseReduction)
-        .Case<PushOp>([&](PushOp op) -> LogicalResult {
-          bool isSum = op.getDirection() == Direction::ScatterHeads &&
-                       op.getSources().size() == 1;
-          return isSum ? refuseReduction(op) : success();
-        })
         .Default(success());
   };
   WalkResult result =

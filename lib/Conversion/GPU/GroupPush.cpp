@@ -77,7 +77,8 @@ Geometry::Geometry(PushOp op) {
   heads = inbox.getDimSize(1) / (isGather ? ranks : 1);
   elementBytes = inbox.getElementTypeBitWidth() / 8;
   width = inbox.getDimSize(2);
-  values = width - (isGather ? 0 : kLseBytes / elementBytes);
+  bool hasLse = !isGather && op.getSources().size() == 2;
+  values = width - (hasLse ? kLseBytes / elementBytes : 0);
   bool isWhole = values * elementBytes % 16 == 0;
   if (isGather)
     for (Value source : op.getSources())
@@ -226,7 +227,7 @@ Value GroupPush::loadGathered(const Pieces &pieces, const Place &place,
   return loadPiece(b, pieces, address);
 }
 
-/// From the partial output, or the LSE behind it. Both are loaded, so that no
+/// From the partial output, or the LSE behind it, where there is one. Both are loaded, so that no
 /// branch stands between the loads of several pieces.
 Value GroupPush::loadScattered(const Pieces &pieces, const Place &place,
                                Value piece) {
@@ -235,6 +236,11 @@ Value GroupPush::loadScattered(const Pieces &pieces, const Place &place,
   Value isValue = b.less(inside, b.index(numValues));
   Value first = b.mul(place.peer, b.index(shape.heads));
   HeadRun run = getRun(sources[0], place.row, first);
+  if (shape.values == shape.width)
+    return loadPiece(
+        b, pieces,
+        b.advance(run.address, b.add(b.mul(head, run.headStride),
+                                     b.mul(inside, b.index(pieces.unit)))));
   Value known = b.min(inside, b.index(numValues - 1));
   Value value = loadPiece(
       b, pieces,

@@ -1,15 +1,21 @@
 """pcp.py PCP TP DCP [INTERLEAVE [LAYERS]]: attentions of V3.2's form in programs whose
 ranks form PCP groups of TP; with an interleave, over KV that is sharded over DCP of each
-TP. KV rows of the step are written. 12 heads, a top-k of 12, cache blocks of 64."""
+TP, or where DCP is "all" over all ranks. KV rows of the step are written. 12 heads, a top-k of 12, cache blocks of 64."""
 
 import sys
 
-pcp, tp, dcp = (int(a) for a in sys.argv[1:4])
+pcp, tp = (int(a) for a in sys.argv[1:3])
+dcp = tp if sys.argv[3] == "all" else int(sys.argv[3])
+mesh = f'"pcp" = {pcp}, "tp" = {tp}, "dcp" = {dcp} in "tp"'
+kv_axis = "dcp"
+if sys.argv[3] == "all":
+    mesh += f', "kv" = {pcp * tp} of ["pcp", "dcp"]'
+    kv_axis = "kv"
 interleave = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 layers = int(sys.argv[5]) if len(sys.argv) > 5 else 1
 heads = 12 // tp
 split = '{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
-kv_sharding = f', kv = interleave<{interleave}> ["dcp"]' if interleave else ""
+kv_sharding = f', kv = interleave<{interleave}> ["{kv_axis}"]' if interleave else ""
 arguments, body, values, types = [], "", [], []
 for layer in range(layers):
     arguments += [f"%q_nope{layer}: tensor<?x{heads}x32xbf16> {split}",
@@ -25,7 +31,7 @@ for layer in range(layers):
     values += [f"%out{layer}", f"%lse{layer}"]
     types += [f"tensor<?x{heads}x32xbf16>", f"tensor<?x{heads}xf32>"]
 print(f"""
-shardq.mesh @ranks ["pcp" = {pcp}, "tp" = {tp}, "dcp" = {dcp} in "tp"]
+shardq.mesh @ranks [{mesh}]
 func.func @attention(
     {", ".join(arguments)}, %kv_slots: tensor<?xi64>,
     %iq: tensor<?x4x16xbf16>, %iw: tensor<?x4xf32>, %ik: tensor<?x16xbf16>, %inew: tensor<?x16xbf16>,

@@ -1,0 +1,415 @@
+//===- MoveProjections.cpp - Per-head projections across exchanges --------===//
+//
+// A projection of each head by itself is the same before and behind an
+// exchange of heads, and merging outputs is linear in them. So it may run
+// where its operand or result is the narrower one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "shardq/IR/ShardQ.h"
+#include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::shardq {
+#define GEN_PASS_DEF_SHARDQMOVEPROJECTIONS
+#include "shardq/Transforms/Passes.h.inc"
+} // namespace mlir::shardq
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+namespace {
+
+/// `result[t, h, n] = sum_k values[t, h, k] * weights[h, k, n]`, whatever the
+/// order of the weights' dimensions, and perhaps a rounding behind it.
+struct Projection {
+  linalg::LinalgOp op;
+  arith::TruncFOp narrow; // null, or the only user
+  unsigned valuesInput = 0, weightsInput = 1;
+  unsigned weightsHeads = 0; // dimension of the weights
+
+  Value getValues() const { return op->getOperand(valuesInput); }
+  Value getWeights() const { return op->getOperand(weightsInput); }
+  Value getResult() const {
+    return narrow ? narrow.getResult() : op->getResult(0);
+  }
+};
+
+/// A weight argument, which the moved projections need of all heads.
+struct Weights {
+  BlockArgument argument;
+  unsigned heads; // dimension
+  FlatSymbolRefAttr mesh;
+  StringAttr axis;
+  int64_t ranks;
+};
+
+class Mover {
+public:
+  Mover(FunctionOpInterface function, int64_t &memory, bool remarks)
+      : function(function), memory(memory), remarks(remarks),
+        builder(function.getContext()) {}
+
+  void run();
+
+private:
+  bool widen(const Projection &projection, Operation *exchange,
+             FlatSymbolRefAttr mesh, StringAttr axis);
+  Value project(const Projection &projection, Value values);
+  void moveBefore(CombineLseOp combine);
+  void moveBehind(GatherQueryOp gather);
+  void finish();
+  void remark(Operation *op, const llvm::Twine &text);
+
+  FunctionOpInterface function;
+  int64_t &memory; // bytes that are left for weights of other ranks
+  bool remarks;
+  OpBuilder builder;
+  /// Widened arguments, by number.
+  llvm::MapVector<unsigned, Weights> widened;
+  /// What reads them with all heads.
+  llvm::DenseSet<OpOperand *> moved;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Matching
+//===----------------------------------------------------------------------===//
+
+/// The results of the map are these loops, in this order.
+static bool hasResults(AffineMap map, ArrayRef<unsigned> loops) {
+  return map.getNumResults() == loops.size() &&
+         llvm::all_of(llvm::zip_equal(map.getResults(), loops), [](auto pair) {
+           auto dim = dyn_cast<AffineDimExpr>(std::get<0>(pair));
+           return dim && dim.getPosition() == std::get<1>(pair);
+         });
+}
+
+static bool isZeroFill(Value value) {
+  auto fill = value.getDefiningOp<linalg::FillOp>();
+  return fill && matchPattern(fill.getInputs().front(), m_AnyZeroFloat());
+}
+
+/// The op as a projection of its input `input`.
+static std::optional<Projection> matchProjection(linalg::LinalgOp op,
+                                                 unsigned input) {
+  if (!op || !op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 ||
+      op.getNumDpsInits() != 1 || !linalg::isaContractionOpInterface(op) ||
+      !isZeroFill(op.getDpsInits().front()))
+    return std::nullopt;
+  FailureOr<linalg::ContractionDimensions> dims =
+      linalg::inferContractionDims(op);
+  if (failed(dims) || dims->batch.size() != 1 || dims->k.size() != 1 ||
+      dims->m.size() != 1 || dims->n.size() != 1)
+    return std::nullopt;
+  unsigned heads = dims->batch.front(), values = dims->k.front();
+  // Which operand has the rows is a matter of its place.
+  unsigned row = input == 0 ? dims->m.front() : dims->n.front();
+  unsigned out = input == 0 ? dims->n.front() : dims->m.front();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  AffineMap weights = maps[1 - input];
+  if (!hasResults(maps[input], {row, heads, values}) ||
+      !hasResults(maps[2], {row, heads, out}) || weights.getNumResults() != 3)
+    return std::nullopt;
+  Projection found;
+  found.op = op;
+  found.valuesInput = input;
+  found.weightsInput = 1 - input;
+  for (unsigned i = 0; i < 3; ++i)
+    if (weights.getDimPosition(i) == heads)
+      found.weightsHeads = i;
+  Operation *result = op;
+  if (result->hasOneUse())
+    if (auto narrow = dyn_cast<arith::TruncFOp>(*result->user_begin()))
+      found.narrow = narrow;
+  return found;
+}
+
+void Mover::remark(Operation *op, const llvm::Twine &text) {
+  if (remarks)
+    op->emitRemark(text);
+}
+
+/// Makes the weights those of all heads of the group; false if that cannot be,
+/// with a remark.
+bool Mover::widen(const Projection &projection, Operation *exchange,
+                  FlatSymbolRefAttr mesh, StringAttr axis) {
+  Operation *op = projection.op;
+  auto stays = [&](const llvm::Twine &why) {
+    remark(op, "projection stays where it is: " + why);
+    return false;
+  };
+  auto argument = dyn_cast<BlockArgument>(projection.getWeights());
+  if (!argument || argument.getOwner() != &function.getFunctionBody().front())
+    return stays("its weights are no argument of the function");
+  unsigned number = argument.getArgNumber();
+  if (auto known = widened.find(number); known != widened.end())
+    return known->second.axis == axis &&
+                   known->second.heads == projection.weightsHeads
+               ? true
+               : stays("its weights are needed in two forms");
+  auto split = function.getArgAttrOfType<SplitAttr>(number, kSplitAttrName);
+  if (!split || split.getDim() != projection.weightsHeads)
+    return stays("its weights are not split over ranks by heads");
+  MeshAxis over = lookupMeshAxis(exchange, mesh, axis.getValue());
+  MeshAxis given =
+      lookupMeshAxis(function, split.getMesh(), split.getAxis().getValue());
+  if (split.getMesh() != mesh || !given ||
+      given.axis.getSize() != over.axis.getSize() ||
+      given.mesh.getStride(given.axis) != over.mesh.getStride(over.axis))
+    return stays("its weights are split over axis " +
+                 split.getAxis().getValue() + ", and heads travel over " +
+                 axis.getValue());
+  auto type = cast<RankedTensorType>(argument.getType());
+  if (!type.hasStaticShape())
+    return stays("the size of its weights is open");
+  int64_t ranks = over.axis.getSize();
+  int64_t bytes = llvm::divideCeil(
+      type.getNumElements() * type.getElementTypeBitWidth() * (ranks - 1), 8);
+  if (bytes > memory)
+    return stays("weights of other ranks take " + llvm::Twine(bytes) +
+                 " bytes, and " + llvm::Twine(memory) + " are left");
+  memory -= bytes;
+  widened.insert(
+      {number, {argument, projection.weightsHeads, mesh, axis, ranks}});
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Rewriting
+//===----------------------------------------------------------------------===//
+
+/// The projection of the values of all heads, where the builder stands.
+Value Mover::project(const Projection &projection, Value values) {
+  linalg::LinalgOp op = projection.op;
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  auto given = cast<RankedTensorType>(values.getType());
+  auto all = RankedTensorType::get(
+      {given.getDimSize(0), given.getDimSize(1), type.getDimSize(2)},
+      type.getElementType());
+  SmallVector<OpFoldResult> sizes{tensor::getMixedSize(builder, loc, values, 0),
+                                  builder.getIndexAttr(all.getDimSize(1)),
+                                  builder.getIndexAttr(all.getDimSize(2))};
+  Value empty =
+      tensor::EmptyOp::create(builder, loc, sizes, all.getElementType());
+  Value zero = arith::ConstantOp::create(
+      builder, loc, builder.getZeroAttr(all.getElementType()));
+  Value init = linalg::FillOp::create(builder, loc, zero, empty).getResult(0);
+  SmallVector<Value> operands(op->getOperands());
+  operands[projection.valuesInput] = values;
+  operands[2] = init;
+  Operation *result = clone(builder, op, TypeRange{all}, operands);
+  moved.insert(&result->getOpOperand(projection.weightsInput));
+  if (!projection.narrow)
+    return result->getResult(0);
+  Type narrow =
+      cast<RankedTensorType>(projection.narrow.getType()).getElementType();
+  return clone(builder, projection.narrow,
+               TypeRange{RankedTensorType::get(all.getShape(), narrow)},
+               result->getResults())
+      ->getResult(0);
+}
+
+static void eraseUnused(const Projection &projection) {
+  if (projection.narrow && projection.narrow->use_empty())
+    projection.narrow->erase();
+  if (projection.op->use_empty())
+    projection.op->erase();
+}
+
+/// Partial outputs are projected, and the narrower ones merged.
+void Mover::moveBefore(CombineLseOp combine) {
+  if (combine.isOnBuffers() || combine.keepsAllHeads() ||
+      !combine->getResult(0).hasOneUse())
+    return;
+  OpOperand &use = *combine->getResult(0).use_begin();
+  unsigned input = use.getOperandNumber();
+  if (input > 1)
+    return;
+  std::optional<Projection> projection =
+      matchProjection(dyn_cast<linalg::LinalgOp>(use.getOwner()), input);
+  if (!projection)
+    return;
+  auto type = cast<RankedTensorType>(projection->getResult().getType());
+  if (type.getDimSize(2) * type.getElementTypeBitWidth() >=
+      combine.getPartial().getType().getDimSize(2) *
+          combine.getPartial().getType().getElementTypeBitWidth())
+    return remark(projection->op,
+                  "projection stays where it is: what it makes is not smaller");
+  if (!widen(*projection, combine, combine.getMeshAttr(),
+             combine.getAxisAttr()))
+    return;
+  builder.setInsertionPoint(combine);
+  Value partial = project(*projection, combine.getPartial());
+  SmallVector<Value> operands(combine->getOperands());
+  operands[combine.getPartialMutable().getOperandNumber()] = partial;
+  SmallVector<Type> types(combine->getResultTypes());
+  types[0] = type;
+  Operation *merged = clone(builder, combine, types, operands);
+  projection->getResult().replaceAllUsesWith(merged->getResult(0));
+  if (combine->getNumResults() == 2)
+    combine->getResult(1).replaceAllUsesWith(merged->getResult(1));
+  remark(merged, "partial outputs are projected before they are merged");
+  eraseUnused(*projection);
+  combine->erase();
+}
+
+/// Narrower queries are gathered, and projected behind that.
+void Mover::moveBehind(GatherQueryOp gather) {
+  if (gather.isOnBuffers() || !gather->hasOneUse())
+    return;
+  auto attention = dyn_cast<SparseMlaOp>(*gather->user_begin());
+  if (!attention || attention.getQ().size() != 1)
+    return;
+  auto type = cast<RankedTensorType>(gather->getResult(0).getType());
+  SmallVector<Value> sources(gather.getSources());
+  SmallVector<std::optional<Projection>> projections(sources.size());
+  bool any = false;
+  for (auto [source, projection] : llvm::zip_equal(sources, projections)) {
+    if (!source.hasOneUse())
+      continue;
+    Operation *producer = source.getDefiningOp();
+    if (auto narrow = dyn_cast_if_present<arith::TruncFOp>(producer))
+      producer = narrow.getIn().getDefiningOp();
+    for (unsigned input : {0, 1}) {
+      auto found = matchProjection(
+          dyn_cast_if_present<linalg::LinalgOp>(producer), input);
+      if (!found || found->getResult() != source)
+        continue;
+      auto values = cast<RankedTensorType>(found->getValues().getType());
+      if (values.getElementType() != type.getElementType() ||
+          values.getDimSize(2) >=
+              cast<RankedTensorType>(source.getType()).getDimSize(2)) {
+        remark(found->op, "projection stays where it is: what it takes is not "
+                          "smaller, or of another element type");
+        continue;
+      }
+      if (!widen(*found, gather, gather.getMeshAttr(), gather.getAxisAttr()))
+        continue;
+      projection = found;
+      source = found->getValues();
+      any = true;
+    }
+  }
+  if (!any)
+    return;
+  int64_t width = 0;
+  for (Value source : sources)
+    width += cast<RankedTensorType>(source.getType()).getDimSize(2);
+  builder.setInsertionPoint(gather);
+  auto all = RankedTensorType::get(
+      {type.getDimSize(0), type.getDimSize(1), width}, type.getElementType());
+  Operation *gathered = clone(builder, gather, TypeRange{all}, sources);
+  Location loc = gather.getLoc();
+  SmallVector<Value> parts;
+  int64_t begin = 0;
+  for (auto [source, projection] : llvm::zip_equal(sources, projections)) {
+    int64_t size = cast<RankedTensorType>(source.getType()).getDimSize(2);
+    Value part = gathered->getResult(0);
+    if (size != width) {
+      SmallVector<OpFoldResult> offsets{builder.getIndexAttr(0),
+                                        builder.getIndexAttr(0),
+                                        builder.getIndexAttr(begin)};
+      SmallVector<OpFoldResult> sizes =
+          tensor::getMixedSizes(builder, loc, part);
+      sizes[2] = builder.getIndexAttr(size);
+      SmallVector<OpFoldResult> ones(3, builder.getIndexAttr(1));
+      part = tensor::ExtractSliceOp::create(builder, loc, part, offsets, sizes,
+                                            ones);
+    }
+    begin += size;
+    parts.push_back(projection ? project(*projection, part) : part);
+  }
+  attention.getQMutable().assign(parts);
+  remark(gathered, "queries are gathered before they are projected");
+  gather->erase();
+  for (const std::optional<Projection> &projection : projections)
+    if (projection)
+      eraseUnused(*projection);
+}
+
+/// Arguments get all heads of the group; what did not move takes its own.
+void Mover::finish() {
+  for (auto &[number, weights] : widened) {
+    BlockArgument argument = weights.argument;
+    auto own = cast<RankedTensorType>(argument.getType());
+    SmallVector<int64_t> shape(own.getShape());
+    shape[weights.heads] *= weights.ranks;
+    SmallVector<OpOperand *> others;
+    for (OpOperand &use : argument.getUses())
+      if (!moved.contains(&use))
+        others.push_back(&use);
+    argument.setType(
+        RankedTensorType::get(shape, own.getElementType(), own.getEncoding()));
+    function.removeArgAttr(number, kSplitAttrName);
+    if (others.empty())
+      continue;
+    builder.setInsertionPointToStart(&function.getFunctionBody().front());
+    Location loc = argument.getLoc();
+    Value rank = RankOp::create(builder, loc, builder.getIndexType(),
+                                weights.mesh, weights.axis);
+    Value first =
+        arith::MulIOp::create(builder, loc, rank,
+                              arith::ConstantIndexOp::create(
+                                  builder, loc, own.getDimSize(weights.heads)));
+    SmallVector<OpFoldResult> offsets(own.getRank(), builder.getIndexAttr(0));
+    offsets[weights.heads] = first;
+    SmallVector<OpFoldResult> sizes =
+        getAsIndexOpFoldResult(builder.getContext(), own.getShape());
+    SmallVector<OpFoldResult> ones(own.getRank(), builder.getIndexAttr(1));
+    Value slice = tensor::ExtractSliceOp::create(builder, loc, own, argument,
+                                                 offsets, sizes, ones);
+    for (OpOperand *use : others)
+      use->set(slice);
+  }
+  if (widened.empty())
+    return;
+  auto type = cast<FunctionType>(function.getFunctionType());
+  function.setType(
+      FunctionType::get(function.getContext(),
+                        function.getFunctionBody().front().getArgumentTypes(),
+                        type.getResults()));
+}
+
+void Mover::run() {
+  SmallVector<CombineLseOp> merges;
+  SmallVector<GatherQueryOp> gathers;
+  function.walk([&](CombineLseOp op) { merges.push_back(op); });
+  function.walk([&](GatherQueryOp op) { gathers.push_back(op); });
+  for (CombineLseOp op : merges)
+    moveBefore(op);
+  for (GatherQueryOp op : gathers)
+    moveBehind(op);
+  finish();
+}
+
+namespace {
+struct ShardQMoveProjectionsPass
+    : public shardq::impl::ShardQMoveProjectionsBase<
+          ShardQMoveProjectionsPass> {
+  using ShardQMoveProjectionsBase::ShardQMoveProjectionsBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (memory < 0) {
+      module.emitError("memory is ") << memory << ", expected 0 or more";
+      return signalPassFailure();
+    }
+    int64_t left = memory;
+    for (auto function : module.getOps<FunctionOpInterface>()) {
+      // Arguments change their types, which callers would have to know.
+      if (function.isExternal() ||
+          !SymbolTable::symbolKnownUseEmpty(function.getOperation(), module))
+        continue;
+      Mover(function, left, remarks).run();
+    }
+  }
+};
+} // namespace

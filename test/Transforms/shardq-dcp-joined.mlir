@@ -1,0 +1,76 @@
+// RUN: shardq-opt %s --split-input-file --shardq-dcp="step=decode remarks=false" | FileCheck %s --check-prefix=DECODE
+// RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefix=GATHER
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="remarks=false" | FileCheck %s --check-prefix=CHUNKS
+// RUN: not shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=decode remarks=false" 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=MERGED-CHUNKS
+
+// KV over all ranks of pcp and dcp. Queries travel among ranks of other heads, outputs are
+// merged there first, then among those of the same heads, each of which keeps them all.
+
+// DECODE-LABEL: func.func @attend
+// DECODE: %[[OWN:.*]]:2 = shardq.filter_indices %{{.*}} over @ranks "kv"
+// DECODE: %[[Q:.*]] = shardq.gather_query(%{{.*}}) over @ranks "dcp" : (tensor<?x8x40xbf16>) -> tensor<?x16x40xbf16>
+// DECODE: %[[PARTIAL:.*]]:2 = shardq.sparse_mla q(%[[Q]]) kv(%{{.*}}) slots(%[[OWN]]#0)
+// DECODE-NOT: sharding
+// DECODE: %[[HEADS:.*]]:2 = shardq.combine_lse %[[PARTIAL]]#0 lse(%[[PARTIAL]]#1) over @ranks "dcp"
+// DECODE-SAME: -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+// DECODE: %[[ALL:.*]] = shardq.combine_lse %[[HEADS]]#0 lse(%[[HEADS]]#1) over @ranks "pcp"
+// DECODE-SAME: (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x8x32xbf16>
+// DECODE: return %[[ALL]]
+
+// GATHER-LABEL: func.func @attend
+// GATHER: shardq.gather_blocks %{{.*}} over @ranks "kv"
+// GATHER: shardq.gather_kv_start(%{{.*}}) blocks(%{{.*}}) over @ranks "kv"
+// GATHER: shardq.gathered_slots %{{.*}} over @ranks "kv"
+// GATHER: shardq.sparse_mla
+// GATHER-SAME: sharding = #shardq.sharding<@ranks, heads = ["tp"]>
+
+// Ranks along pcp have rows of their own, which cannot be merged.
+// CHUNKS-LABEL: func.func @attend
+// CHUNKS-NOT: gather_gate
+// CHUNKS: shardq.gather_kv_start(%{{.*}}) blocks(%{{.*}}) over @ranks "kv"
+// CHUNKS-NOT: combine_lse
+// CHUNKS: shardq.gather_rows %{{.*}} over @ranks "pcp"
+// MERGED-CHUNKS: error: 'shardq.sparse_mla' op cannot attend own keys alone: it runs on chunks of requests over "pcp", over which its KV is sharded too
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]
+func.func @attend(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<?x12xi32>, %table: tensor<?x?xi32>,
+                  %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>) -> tensor<?x8x32xbf16> {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : tensor<?x8x40xbf16>
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots, %count = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?x12xi32>, tensor<?xi32>)
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req)
+      {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
+  return %out : tensor<?x8x32xbf16>
+}
+
+// -----
+
+// Three axes, of which one divides heads.
+// DECODE-LABEL: func.func @three
+// DECODE: shardq.gather_query(%{{.*}}) over @ranks "tp"
+// DECODE: shardq.combine_lse %{{.*}} over @ranks "tp" : (tensor<?x16x32xbf16>, tensor<?x16xf32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+// DECODE: shardq.combine_lse %{{.*}} over @ranks "pcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+// DECODE: %[[MERGED:.*]]:2 = shardq.combine_lse %{{.*}} over @ranks "dp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+// DECODE: return %[[MERGED]]#0, %[[MERGED]]#1
+// GATHER-LABEL: func.func @three
+// CHUNKS-LABEL: func.func @three
+
+shardq.mesh @ranks ["dp" = 2, "pcp" = 2, "tp" = 2, "kv" = 8 of ["dp", "pcp", "tp"]]
+func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<?x12xi32>, %table: tensor<?x?xi32>,
+                 %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : tensor<?x8x40xbf16>
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x12xi32>
+  %out, %lse = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req)
+      {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+  return %out, %lse : tensor<?x8x32xbf16>, tensor<?x8xf32>
+}
