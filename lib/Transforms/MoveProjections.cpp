@@ -29,14 +29,14 @@ namespace {
 /// order of the weights' dimensions, and perhaps a rounding behind it.
 struct Projection {
   linalg::LinalgOp op;
-  arith::TruncFOp narrow; // null, or the only user
+  Operation *narrow = nullptr; // an arith.truncf, the only user; or null
   unsigned valuesInput = 0, weightsInput = 1;
   unsigned weightsHeads = 0; // dimension of the weights
 
   Value getValues() const { return op->getOperand(valuesInput); }
   Value getWeights() const { return op->getOperand(weightsInput); }
-  Value getResult() const {
-    return narrow ? narrow.getResult() : op->getResult(0);
+  Value getResult() {
+    return (narrow ? narrow : op.getOperation())->getResult(0);
   }
 };
 
@@ -126,8 +126,8 @@ static std::optional<Projection> matchProjection(linalg::LinalgOp op,
       found.weightsHeads = i;
   Operation *result = op;
   if (result->hasOneUse())
-    if (auto narrow = dyn_cast<arith::TruncFOp>(*result->user_begin()))
-      found.narrow = narrow;
+    if (isa<arith::TruncFOp>(*result->user_begin()))
+      found.narrow = *result->user_begin();
   return found;
 }
 
@@ -209,8 +209,7 @@ Value Mover::project(const Projection &projection, Value values) {
   moved.insert(&result->getOpOperand(projection.weightsInput));
   if (!projection.narrow)
     return result->getResult(0);
-  Type narrow =
-      cast<RankedTensorType>(projection.narrow.getType()).getElementType();
+  Type narrow = getElementTypeOrSelf(projection.narrow->getResult(0));
   return clone(builder, projection.narrow,
                TypeRange{RankedTensorType::get(all.getShape(), narrow)},
                result->getResults())
@@ -224,9 +223,21 @@ static void eraseUnused(const Projection &projection) {
     projection.op->erase();
 }
 
+/// Nothing travels over an axis of one rank.
+static bool isAlone(CollectiveOpInterface op) {
+  return lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr().getValue())
+             .axis.getSize() == 1;
+}
+
+/// Bits of a head's values.
+static int64_t getHeadBits(Type type) {
+  auto shaped = cast<ShapedType>(type);
+  return shaped.getDimSize(2) * shaped.getElementTypeBitWidth();
+}
+
 /// Partial outputs are projected, and the narrower ones merged.
 void Mover::moveBefore(CombineLseOp combine) {
-  if (combine.isOnBuffers() || combine.keepsAllHeads() ||
+  if (combine.isOnBuffers() || isAlone(combine) || combine.keepsAllHeads() ||
       !combine->getResult(0).hasOneUse())
     return;
   OpOperand &use = *combine->getResult(0).use_begin();
@@ -238,9 +249,7 @@ void Mover::moveBefore(CombineLseOp combine) {
   if (!projection)
     return;
   auto type = cast<RankedTensorType>(projection->getResult().getType());
-  if (type.getDimSize(2) * type.getElementTypeBitWidth() >=
-      combine.getPartial().getType().getDimSize(2) *
-          combine.getPartial().getType().getElementTypeBitWidth())
+  if (getHeadBits(type) >= getHeadBits(combine.getPartial().getType()))
     return remark(projection->op,
                   "projection stays where it is: what it makes is not smaller");
   if (!widen(*projection, combine, combine.getMeshAttr(),
@@ -263,7 +272,7 @@ void Mover::moveBefore(CombineLseOp combine) {
 
 /// Narrower queries are gathered, and projected behind that.
 void Mover::moveBehind(GatherQueryOp gather) {
-  if (gather.isOnBuffers() || !gather->hasOneUse())
+  if (gather.isOnBuffers() || isAlone(gather) || !gather->hasOneUse())
     return;
   auto attention = dyn_cast<SparseMlaOp>(*gather->user_begin());
   if (!attention || attention.getQ().size() != 1)
@@ -285,8 +294,7 @@ void Mover::moveBehind(GatherQueryOp gather) {
         continue;
       auto values = cast<RankedTensorType>(found->getValues().getType());
       if (values.getElementType() != type.getElementType() ||
-          values.getDimSize(2) >=
-              cast<RankedTensorType>(source.getType()).getDimSize(2)) {
+          getHeadBits(values) >= getHeadBits(source.getType())) {
         remark(found->op, "projection stays where it is: what it takes is not "
                           "smaller, or of another element type");
         continue;
@@ -399,7 +407,8 @@ struct ShardQMoveProjectionsPass
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (memory < 0) {
-      module.emitError("memory is ") << memory << ", expected 0 or more";
+      module.emitError("memory is ")
+          << int64_t(memory) << ", expected 0 or more";
       return signalPassFailure();
     }
     int64_t left = memory;

@@ -1,0 +1,119 @@
+"""Attention with the projections of its heads over keys of several ranks, as it is written and with the
+projections moved across the exchanges, against numpy."""
+
+import re
+import subprocess
+
+import numpy as np
+
+from harness import Failure, expect, main, round_to, run, split, tensor, widen
+
+NAMES = ("q", "rope", "w_uk", "w_uv", "kv", "slots", "rows")
+ROWS, KEYS, TOPK, ROPE, LATENT, NOPE, VALUE = 5, 9, 6, 8, 32, 16, 24
+
+
+def project(name, heads, values, weights, k, n, order):
+    """Weights of [h, k, n], or with `order` "hnk" of [h, n, k], and either operand first."""
+    wide, dims = tensor("f32", "?", heads, n), {"h": heads, "k": k, "n": n}
+    w = tensor("bf16", *(dims[d] for d in order))
+    x, y = (f"affine_map<(t, h, n, k) -> ({', '.join(d)})>" for d in ("thk", order))
+    given = [(values, tensor("bf16", "?", heads, k), x), (weights, w, y)]
+    if order == "hnk":
+        given.reverse()
+    (a, ta, ma), (b, tb, mb) = given
+    return f"""
+  %{name}_empty = tensor.empty(%rows) : {wide}
+  %{name}_zeros = linalg.fill ins(%zero : f32) outs(%{name}_empty : {wide}) -> {wide}
+  %{name}_f32 = linalg.contract indexing_maps = [{ma}, {mb}, affine_map<(t, h, n, k) -> (t, h, n)>]
+      ins({a}, {b} : {ta}, {tb}) outs(%{name}_zeros : {wide}) -> {wide}
+  %{name} = arith.truncf %{name}_f32 : {wide} to {tensor("bf16", "?", heads, n)}"""
+
+
+def program(tp, dcp, heads, order, extra):
+    group = heads * dcp
+    shapes = {"h": heads, "k": LATENT, "n": VALUE}
+    q, rope = tensor("bf16", "?", heads, NOPE), tensor("bf16", "?", heads, ROPE)
+    w_uk, w_uv = tensor("bf16", heads, NOPE, LATENT), tensor("bf16", *(shapes[d] for d in order))
+    kv, slots = tensor("bf16", "?", LATENT + ROPE), tensor("i32", "?", TOPK)
+    absorbed, everyone = tensor("bf16", "?", heads, LATENT), tensor("bf16", "?", group, LATENT + ROPE)
+    partial, lse = tensor("bf16", "?", group, LATENT), tensor("f32", "?", group)
+    out, v = tensor("bf16", "?", heads, LATENT), tensor("bf16", "?", heads, VALUE)
+    result, types = "%v", f"{v} {split(1)}"
+    if extra:
+        # Own heads of the weights are wanted elsewhere too.
+        result, types = "%v, %w_uv", f"{v} {split(1)}, {w_uv} {split(0)}"
+    return f"""
+shardq.mesh @ranks ["tp" = {tp}, "dcp" = {dcp} in "tp"]
+func.func @attention(%q: {q} {split(1)}, %rope: {rope} {split(1)}, %w_uk: {w_uk} {split(0)},
+    %w_uv: {w_uv} {split(0)}, %kv: {kv} {split(0)}, %slots: {slots} {split(1)}, %rows: index) -> ({types}) {{
+  %zero = arith.constant 0.0 : f32{project("nope", heads, "%q", "%w_uk", NOPE, LATENT, "hkn")}
+  %all = shardq.gather_query(%nope, %rope) over @ranks "dcp" : ({absorbed}, {rope}) -> {everyone}
+  %partial, %lse = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {{scale = 0.2 : f32}}
+      : ({everyone}, {kv}, {slots}) -> ({partial}, {lse})
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : ({partial}, {lse}) -> {out}{
+      project("v", heads, "%out", "%w_uv", LATENT, VALUE, order)}
+  return {result} : {types.replace(" " + split(1), "").replace(" " + split(0), "")}
+}}
+"""
+
+
+def move(text, memory=1 << 20):
+    done = subprocess.run(["shardq-opt", f"--shardq-move-projections=memory={memory} remarks=false"],
+                          input=text, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure(done.stderr)
+    return re.sub(r"%arg(\d)", lambda m: "%" + NAMES[int(m[1])], done.stdout)
+
+
+def reference(tp, dcp, heads, arrays, order):
+    q, rope, w_uk, w_uv, kv, slots = (widen(arrays[n]) for n in ("q", "rope", "w_uk", "w_uv", "kv", "slots"))
+    if order == "hnk":
+        w_uv = w_uv.transpose(0, 2, 1)
+    nope = widen(round_to("bf16", np.einsum("thk,hkn->thn", q, w_uk)))
+    whole = np.concatenate([nope, rope], 2)
+    kv = kv.reshape(tp, KEYS, -1)
+    slots = slots.reshape(ROWS, tp, TOPK).transpose(1, 0, 2).astype(int)
+    out = np.zeros((ROWS, heads * tp, LATENT))
+    for t in range(ROWS):
+        for h in range(heads * tp):
+            first = h // (heads * dcp) * dcp
+            keys = [kv[r, s] for r in range(first, first + dcp) for s in slots[r, t] if s >= 0]
+            if not keys:
+                continue
+            keys = np.array(keys)
+            p = np.exp(keys @ whole[t, h] * 0.2)
+            out[t, h] = p / p.sum() @ keys[:, :LATENT]
+    return np.einsum("thk,hkn->thn", out, w_uv)
+
+
+def moved():
+    for tp, dcp, order, extra in ((1, 1, "hkn", False), (2, 2, "hkn", False), (3, 3, "hnk", True),
+                                  (4, 4, "hnk", False), (8, 8, "hkn", True), (4, 2, "hkn", False)):
+        heads, rng = 3, np.random.default_rng(tp)
+        shapes = {"h": heads * tp, "k": LATENT, "n": VALUE}
+        normal = lambda *shape: round_to("bf16", rng.standard_normal(shape))
+        slots = rng.integers(0, KEYS, (ROWS, tp * TOPK)).astype("<i4")
+        slots[rng.random(slots.shape) < 0.3] = -1
+        # A row without keys on one rank, and one without any.
+        slots[0, :TOPK] = -1
+        slots[1] = -1
+        arrays = dict(q=normal(ROWS, heads * tp, NOPE), rope=normal(ROWS, heads * tp, ROPE),
+                      w_uk=normal(heads * tp, NOPE, LATENT), w_uv=normal(*(shapes[d] for d in order)),
+                      kv=normal(tp * KEYS, LATENT + ROPE), slots=slots)
+        text = program(tp, dcp, heads, order, extra)
+        other = move(text)
+        # Heads of a group that is not all of tp are of weights that no rank has.
+        narrow = f"tensor<?x{heads * dcp}x{VALUE}xf32>" in other
+        expect(narrow == (tp == dcp), f"over {tp} and {dcp} ranks the wrong thing is merged:\n{other}")
+        exact = reference(tp, dcp, heads, arrays, order)
+        for what, module in (("as written", text), ("moved", other)):
+            found = run(module, dict(arrays, rows=np.array(ROWS)), f"--max-tokens={ROWS}")
+            off = np.linalg.norm(widen(found[0]) - exact, axis=2)
+            allowed = 8e-3 * np.linalg.norm(exact, axis=2)
+            expect((off <= allowed).all(), f"{tp} ranks, {what}: {off.max()} off")
+            if extra:
+                expect((found[1] == arrays["w_uv"]).all(), f"{tp} ranks, {what}: other weights")
+
+
+if __name__ == "__main__":
+    main(globals())

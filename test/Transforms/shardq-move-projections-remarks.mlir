@@ -1,0 +1,183 @@
+// Which projections move, and why others do not. Those that are none are not spoken of.
+//
+// RUN: shardq-opt %s --split-input-file --shardq-move-projections=memory=2048 --verify-diagnostics
+// RUN: not shardq-opt %s --split-input-file --shardq-move-projections=memory=-1 2>&1 | FileCheck %s
+// CHECK: error: memory is -1, expected 0 or more
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  // expected-remark @+1 {{partial outputs are projected before they are merged}}
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16>, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{projection stays where it is: its weights are not split over ranks by heads}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{projection stays where it is: its weights are not split over ranks by heads}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{projection stays where it is: its weights are split over axis tp, and heads travel over dcp}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x16xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x16xf32>) -> tensor<?x4x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x16xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  // expected-remark @+1 {{projection stays where it is: what it makes is not smaller}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x16xbf16>)
+      outs(%zeros : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  return %v : tensor<?x4x16xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x?xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{projection stays where it is: the size of its weights is open}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x?xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %w2 = arith.addf %w, %w : tensor<4x32x8xbf16>
+  // expected-remark @+1 {{projection stays where it is: its weights are no argument of the function}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w2 : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%more : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index, %more: tensor<?x4x8xf32>) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 1.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+             %w2: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %zeros: tensor<?x4x8xf32>, %rows: index)
+    -> (tensor<?x4x8xf32>, tensor<?x4x8xf32>, tensor<?x4x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{partial outputs are projected before they are merged}}
+  %a = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %u = linalg.contract indexing_maps = [#row, #weight, #out] ins(%a, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%init : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %b = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  // expected-remark @+1 {{projection stays where it is: weights of other ranks take 2048 bytes, and 0 are left}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%b, %w2 : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%init : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // Layers that share weights pay once.
+  // expected-remark @+1 {{partial outputs are projected before they are merged}}
+  %c = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %x = linalg.contract indexing_maps = [#row, #weight, #out] ins(%c, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%init : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %u, %v, %x : tensor<?x4x8xf32>, tensor<?x4x8xf32>, tensor<?x4x8xf32>
+}

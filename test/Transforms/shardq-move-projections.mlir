@@ -1,0 +1,91 @@
+// RUN: shardq-opt %s --split-input-file --shardq-move-projections="memory=16384 remarks=false" --canonicalize | FileCheck %s
+// RUN: shardq-opt %s --split-input-file --shardq-move-projections="memory=16384 remarks=false" \
+// RUN:   --shardq-move-projections="memory=16384 remarks=false" --canonicalize | FileCheck %s
+
+// Outputs are projected before they are merged. The weights are those of all heads; what else reads them
+// takes this rank's.
+
+// CHECK-LABEL: func.func @down(
+// CHECK-SAME: %[[PARTIAL:.*]]: tensor<?x8x32xbf16>, %[[LSE:.*]]: tensor<?x8xf32>, %[[W:.*]]: tensor<8x32x16xbf16>)
+// CHECK: %[[RANK:.*]] = shardq.rank over @ranks "dcp"
+// CHECK: %[[FIRST:.*]] = arith.muli %[[RANK]], %c4
+// CHECK: %[[OWN:.*]] = tensor.extract_slice %[[W]][%[[FIRST]], 0, 0] [4, 32, 16] [1, 1, 1]
+// CHECK: %[[ZEROS:.*]] = linalg.fill {{.*}} -> tensor<?x8x16xf32>
+// CHECK: %[[NARROW:.*]] = linalg.contract {{.*}} ins(%[[PARTIAL]], %[[W]] : {{.*}}) outs(%[[ZEROS]] : tensor<?x8x16xf32>)
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[NARROW]]
+// CHECK: %[[OUT:.*]]:2 = shardq.combine_lse %[[ROUNDED]] lse(%[[LSE]]) over @ranks "dcp"
+// CHECK-SAME: {lse = #shardq.lse<base = two>} : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x4x16xbf16>, tensor<?x4xf32>)
+// CHECK: return %[[OUT]]#0, %[[OUT]]#1, %[[OWN]]
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @down(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x16xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">})
+    -> (tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<4x32x16xbf16>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %out, %merged = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" {lse = #shardq.lse<base = two>}
+      : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> (tensor<?x4x32xbf16>, tensor<?x4xf32>)
+  %rows = tensor.dim %partial, %c0 : tensor<?x8x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x16xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x16xbf16>)
+      outs(%zeros : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %rounded = arith.truncf %v : tensor<?x4x16xf32> to tensor<?x4x16xbf16>
+  return %rounded, %merged, %w : tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<4x32x16xbf16>
+}
+
+// -----
+
+// Queries are gathered before they are projected.
+
+// CHECK-LABEL: func.func @up(
+// CHECK-SAME: %[[Q:[a-z0-9]*]]: tensor<?x4x16xbf16>, %[[ROPE:[a-z0-9]*]]: tensor<?x4x8xbf16>, %[[W:[a-z0-9]*]]: tensor<8x16x32xbf16>,
+// CHECK: %[[ALL:.*]] = shardq.gather_query(%[[Q]], %[[ROPE]]) over @ranks "dcp" {{.*}} -> tensor<?x8x24xbf16>
+// CHECK: %[[NOPE:.*]] = tensor.extract_slice %[[ALL]][0, 0, 0] [{{.*}}, 8, 16] [1, 1, 1]
+// CHECK: %[[WIDE:.*]] = linalg.contract {{.*}} ins(%[[NOPE]], %[[W]] : {{.*}} -> tensor<?x8x32xbf16>
+// CHECK: %[[REST:.*]] = tensor.extract_slice %[[ALL]][0, 0, 16] [{{.*}}, 8, 8] [1, 1, 1]
+// CHECK: shardq.sparse_mla q(%[[WIDE]], %[[REST]])
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @up(%q: tensor<?x4x16xbf16>, %rope: tensor<?x4x8xbf16>, %w: tensor<4x16x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+              %kv: tensor<?x40xbf16>, %slots: tensor<?x6xi32>) -> tensor<?x8x32xbf16> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : bf16
+  %rows = tensor.dim %q, %c0 : tensor<?x4x16xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %nope = linalg.contract indexing_maps = [#row, #weight, #out] ins(%q, %w : tensor<?x4x16xbf16>, tensor<4x16x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %all = shardq.gather_query(%nope, %rope) over @ranks "dcp" : (tensor<?x4x32xbf16>, tensor<?x4x8xbf16>) -> tensor<?x8x40xbf16>
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 0.2 : f32}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x6xi32>) -> tensor<?x8x32xbf16>
+  return %out : tensor<?x8x32xbf16>
+}
+
+// -----
+
+// Functions that are called keep their arguments.
+// CHECK-LABEL: func.func @called(
+// CHECK-SAME: tensor<4x32x16xbf16> {shardq.split
+// CHECK: shardq.combine_lse %{{.*}} -> tensor<?x4x32xbf16>
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @called(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x16xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                  %rows: index) -> tensor<?x4x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x16xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x16xbf16>)
+      outs(%zeros : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  return %v : tensor<?x4x16xf32>
+}
+func.func @caller(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x16xbf16>, %rows: index) -> tensor<?x4x16xf32> {
+  %v = call @called(%partial, %lse, %w, %rows) : (tensor<?x8x32xbf16>, tensor<?x8xf32>, tensor<4x32x16xbf16>, index) -> tensor<?x4x16xf32>
+  return %v : tensor<?x4x16xf32>
+}
