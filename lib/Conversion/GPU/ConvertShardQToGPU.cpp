@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Utils/Operands.h"
+#include "ChunkKernels.h"
 #include "ContextKernels.h"
 #include "DeviceValues.h"
 #include "FreeBuffers.h"
@@ -99,6 +100,8 @@ private:
   LogicalResult lowerContext(Operation *op, Value predicate);
   LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
   LogicalResult lowerGathered(Operation *op, Value predicate);
+  LogicalResult noteChunkRows(CountChunkRowsOp op, Value count);
+  LogicalResult lowerChunks(Operation *op, Value queryStart, Value predicate);
 
   // Exchanges: straight into peers' memory, or carried by NCCL.
   LogicalResult lowerExchange(Operation *op, Value predicate);
@@ -278,6 +281,17 @@ void FunctionLowering::writeResultsInPlace(unsigned numResults) {
 // Control flow
 //===----------------------------------------------------------------------===//
 
+/// One of two values, of which branches may have forgotten by casts what their
+/// types had in common: kernels want to know strides.
+static Value selectOne(OpBuilder &b, Location loc, Value condition, Value then,
+                       Value otherwise) {
+  Value known = stripCasts(then), other = stripCasts(otherwise);
+  if (known.getType() != other.getType() || known.getType() == then.getType())
+    return arith::SelectOp::create(b, loc, condition, then, otherwise);
+  Value one = arith::SelectOp::create(b, loc, condition, known, other);
+  return memref::CastOp::create(b, loc, then.getType(), one);
+}
+
 LogicalResult FunctionLowering::flatten(scf::IfOp op, Value predicate) {
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -309,9 +323,7 @@ LogicalResult FunctionLowering::flatten(scf::IfOp op, Value predicate) {
        llvm::zip(op.getResults(), results[0], results[1])) {
     if (result.use_empty())
       continue;
-    result.replaceAllUsesWith(
-        arith::SelectOp::create(b, loc, condition, then, otherwise)
-            .getResult());
+    result.replaceAllUsesWith(selectOne(b, loc, condition, then, otherwise));
   }
   op.erase();
   if (failed(lowerOps(ops[0], taken)))
@@ -481,6 +493,8 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
     buffer = push.isByOffsets() ? push.getIds() : push.getSources().front();
   else if (auto merge = dyn_cast<MergeLseOp>(op))
     buffer = merge.getOut();
+  else if (auto write = dyn_cast<WriteRowsOp>(op))
+    buffer = write.getSource();
   else if (auto copy = dyn_cast<memref::CopyOp>(op))
     buffer = copy.getTarget();
   else if (auto fill = dyn_cast<linalg::FillOp>(op))
@@ -662,7 +676,7 @@ LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
   return success();
 }
 
-/// count_decode_rows and gates: a number in memory, loaded where it is used.
+/// Counts of rows and gates: a number in memory, loaded where it is used.
 LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
   OpBuilder b(op);
   Location loc = op->getLoc();
@@ -674,6 +688,9 @@ LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
       op, getKernelName(op), getRowShape(op),
       arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
       [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
+  if (auto count = dyn_cast<CountChunkRowsOp>(op);
+      count && failed(noteChunkRows(count, cell)))
+    return failure();
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   Value number = memref::LoadOp::create(b, loc, cell, zero);
   Value result;
@@ -683,6 +700,60 @@ LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
     result = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, number,
                                    arith::ConstantIntOp::create(b, loc, 0, 64));
   op->getResult(0).replaceAllUsesWith(result);
+  lowered.push_back(op);
+  return success();
+}
+
+/// A rank's rows are padded by less than one a token of each request that has
+/// any: chunks come in pairs.
+LogicalResult FunctionLowering::noteChunkRows(CountChunkRowsOp op,
+                                              Value count) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value starts = values.getDimBound(b, loc, op.getQueryStart(), 0);
+  Value rows = values.getBound(b, loc, op.getRows());
+  if (!starts || !rows)
+    return op.emitOpError("has rows or requests that only the device knows, "
+                          "and the function has no step that bounds them");
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  rows = arith::MaxSIOp::create(b, loc, rows, zero);
+  Value most = arith::AddIOp::create(
+      b, loc, rows, arith::MinSIOp::create(b, loc, rows, starts));
+  values.noteCount(count, op.getPart() == ChunkPart::All ? most : rows);
+  // What is computed from such counts is some of all these rows.
+  values.setStepRows(most);
+  return success();
+}
+
+/// Where each request's rows begin first, by one block, then rows by many.
+LogicalResult FunctionLowering::lowerChunks(Operation *op, Value queryStart,
+                                            Value predicate) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Value starts = values.getDimBound(b, loc, queryStart, 0);
+  Value outs = cast<TwoFormOpInterface>(op).getOuts().back();
+  Value rows = values.getDimBound(b, loc, outs, 0);
+  if (!starts || !rows)
+    return op->emitOpError("has rows or requests that only the device knows, "
+                           "and the function has no step that bounds them");
+  Value two = arith::ConstantIndexOp::create(b, loc, 2);
+  auto type = MemRefType::get({ShapedType::kDynamic, 3}, b.getI32Type());
+  Value table = memref::AllocOp::create(
+      b, loc, type, ValueRange{arith::AddIOp::create(b, loc, starts, two)});
+  SmallVector<Value> operands(op->getOperands());
+  operands.push_back(RankOp::create(
+      b, loc, b.getIndexType(), op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
+      op->getAttrOfType<StringAttr>("axis")));
+  operands.push_back(table);
+  launch(op, getKernelName(op) + "_table", getChunkTableShape(),
+         arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitChunkTableKernel(k, op, args);
+         });
+  launch(op, getKernelName(op) + "_rows", getChunkRowsShape(), rows, operands,
+         predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitChunkRowsKernel(k, op, args);
+         });
   lowered.push_back(op);
   return success();
 }
@@ -1121,7 +1192,7 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   }
   if (auto tap = dyn_cast<TapOp>(op))
     return lowerTap(tap, predicate);
-  if (isa<CountDecodeRowsOp, SplitGateOp, GatherGateOp>(op))
+  if (isa<CountDecodeRowsOp, CountChunkRowsOp, SplitGateOp, GatherGateOp>(op))
     return lowerScalar(op, predicate);
   if (auto split = dyn_cast<ZigzagSplitOp>(op))
     return lowerSplit(split, predicate);
@@ -1182,7 +1253,13 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     return lowerBlocks(blocks, predicate);
   if (isa<GatheredSlotsOp, GatheredTableOp>(op))
     return lowerGathered(op, predicate);
-  if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return lowerChunks(op, split.getQueryStart(), predicate);
+  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
+    return lowerChunks(op, lengths.getQueryStart(), predicate);
+  if (auto slots = dyn_cast<ChunkSlotsOp>(op))
+    return lowerChunks(op, slots.getQueryStart(), predicate);
+  if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, WriteRowsOp,
           memref::CopyOp, linalg::FillOp, memref::StoreOp>(op)) {
     FailureOr<Value> rows = getRows(op);
     if (failed(rows))
@@ -1243,13 +1320,6 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
-  // Rows outside the source are cleared by bytes.
-  auto verifyMissing = [](TakeRowsOp op) -> LogicalResult {
-    if (!op.getMissingAttr() || op.getOutType(0).getRank() == 1)
-      return success();
-    return op.emitOpError("with 'missing' on rows of more than one number has "
-                          "no form on the GPU");
-  };
   auto refuseReduction = [](Operation *op) -> LogicalResult {
     return op->emitOpError("belongs to a merge by ag_rs or ag_ar, which has no "
                            "form on the GPU: choose direct or nccl for it");
@@ -1257,7 +1327,6 @@ static LogicalResult verifyKnownForms(ModuleOp module) {
   auto check = [&](Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
-        .Case<TakeRowsOp>(verifyMissing)
         .Case<WeighPartialOp, SumPartialsOp>(refuseReduction)
         .Case<PushOp>([&](PushOp op) -> LogicalResult {
           bool isSum = op.getDirection() == Direction::ScatterHeads &&
