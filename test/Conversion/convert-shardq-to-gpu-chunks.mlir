@@ -114,3 +114,23 @@ func.func @branches(%x: memref<8x2x8xf32>, %y: memref<8x2x8xf32>, %flag: memref<
       : (memref<8x2x8xf32, strided<[?, ?, ?], offset: ?>>), memref<16x2x8xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+// What is looked at from a place on that only the device knows is copied to one that the host knows.
+// CHECK-LABEL: func.func @tails(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: memref<?x8xi32>, %{{[a-z0-9]+}}: memref<?xi32>, %[[ROWS:[a-z0-9]+]]: index
+// CHECK: %[[MOST:.*]] = arith.maxsi %[[ROWS]], %c0
+// CHECK: %[[COPY:.*]] = memref.alloc(%[[MOST]]) : memref<?x8xi32>
+// CHECK: gpu.launch {{.*}} function(@memref_copy_8_8{{[_0-9]*}})
+// CHECK: memref.subview %[[X]]
+// CHECK: shardq.tap "tails" %[[COPY]] count(%{{.*}} : memref<1xi64>)
+shardq.mesh @ranks ["pcp" = 2]
+func.func @tails(%x: memref<?x8xi32>, %start: memref<?xi32>, %rows: index) {
+  %c0 = arith.constant 0 : index
+  %heads = shardq.count_chunk_rows head %start decodes(%c0) rows(%rows) over @ranks "pcp" : memref<?xi32>
+  %tails = shardq.count_chunk_rows tail %start decodes(%c0) rows(%rows) over @ranks "pcp" : memref<?xi32>
+  %0 = memref.subview %x[%heads, 0] [%tails, 8] [1, 1] : memref<?x8xi32> to memref<?x8xi32, strided<[8, 1], offset: ?>>
+  shardq.tap "tails" %0 : memref<?x8xi32, strided<[8, 1], offset: ?>>
+  return
+}

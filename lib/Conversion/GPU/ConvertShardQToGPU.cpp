@@ -97,6 +97,7 @@ private:
   LogicalResult lowerSplit(ZigzagSplitOp op, Value predicate);
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
+  Value getWhole(Operation *before, Value view, Value predicate);
   LogicalResult lowerContext(Operation *op, Value predicate);
   LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
   LogicalResult lowerGathered(Operation *op, Value predicate);
@@ -843,6 +844,37 @@ LogicalResult FunctionLowering::lowerGathered(Operation *op, Value predicate) {
   return success();
 }
 
+/// A buffer whose place the host knows and that begins with `view`: what it is
+/// the first part of, else a copy. Null where that has no bound.
+Value FunctionLowering::getWhole(Operation *before, Value view,
+                                 Value predicate) {
+  Value whole = view;
+  while (whole && values.isDevice(whole)) {
+    Operation *maker = whole.getDefiningOp();
+    auto slice = dyn_cast<memref::SubViewOp>(maker);
+    bool fromStart =
+        slice && llvm::all_of(slice.getStaticOffsets(),
+                              [](int64_t offset) { return offset == 0; });
+    whole = fromStart || isa<memref::CastOp>(maker) ? maker->getOperand(0)
+                                                    : Value();
+  }
+  if (whole)
+    return whole;
+  OpBuilder b(before);
+  Location loc = before->getLoc();
+  auto type = cast<MemRefType>(view.getType());
+  SmallVector<Value> sizes;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (type.isDynamicDim(dim))
+      sizes.push_back(values.getDimBound(b, loc, view, dim));
+  if (llvm::is_contained(sizes, Value()))
+    return {};
+  whole = memref::AllocOp::create(
+      b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes);
+  auto copy = memref::CopyOp::create(b, loc, view, whole);
+  return succeeded(lowerOp(copy, predicate)) ? whole : Value();
+}
+
 /// Where a value is looked at from the host, the device says how many rows of
 /// it there are: -1 where the branch was not taken.
 LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
@@ -851,20 +883,8 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   if (!predicate && !values.isDevice(op.getValue()) &&
       (!op.getRows() || !values.isDevice(op.getRows())))
     return success();
-  auto getWhole = [&](Value view) {
-    while (view && values.isDevice(view)) {
-      Operation *maker = view.getDefiningOp();
-      auto slice = dyn_cast<memref::SubViewOp>(maker);
-      bool fromStart =
-          slice && llvm::all_of(slice.getStaticOffsets(),
-                                [](int64_t offset) { return offset == 0; });
-      view = fromStart || isa<memref::CastOp>(maker) ? maker->getOperand(0)
-                                                     : Value();
-    }
-    return view;
-  };
-  Value value = getWhole(op.getValue());
-  Value rows = op.getRows() ? getWhole(op.getRows()) : Value();
+  Value value = getWhole(op, op.getValue(), predicate);
+  Value rows = op.getRows() ? getWhole(op, op.getRows(), predicate) : Value();
   if (!value || (op.getRows() && !rows))
     return op.emitOpError("looks at a value whose place only the device knows");
   Value count =
