@@ -303,6 +303,25 @@ mixed2=$programs/glm5-tp2-dcp2-mixed.mlir
 sed -e 's/"tp" = 8, "dcp" = 8/"tp" = 2, "dcp" = 2/' -e 's/x16x/x64x/g' -e 's/over 8 ranks, prefill with cached context: 16 heads and/over 2 ranks, prefill with cached context: 64 heads and/' \
   -e 's/^\/\/ an eighth of/\/\/ half of/' "$examples/deepseek-v32-dcp8-prefill.mlir" >"$programs/v32-tp2-dcp2-prefill.mlir"
 prefill2=$programs/v32-tp2-dcp2-prefill.mlir
+# chunk_program PCP TP DCP: requests in chunks over PCP, heads over TP, KV over DCP of each TP.
+chunk_program() {
+  local heads=$((128 / $2))
+  sed -e "s/\"pcp\" = 2, \"tp\" = 2, \"dcp\" = 2 in/\"pcp\" = $1, \"tp\" = $2, \"dcp\" = $3 in/" \
+    -e "s/x64x512x/x${heads}x512x/g" -e "s/x64x64x/x${heads}x64x/g" \
+    -e "s/over 4 ranks, chunked prefill/over $(($1 * $2)) ranks, chunked prefill/" \
+    -e "s/of prefill requests over 2 (pcp), heads and the KV cache over 2 in each of/of prefill requests over $1 (pcp), heads over $2 and the KV cache over $3 in each of/" \
+    "$examples/deepseek-v32-pcp2-dcp2-chunked.mlir" >"$programs/v32-pcp$1-tp$2-dcp$3.mlir"
+}
+chunk_program 2 1 1
+chunk_program 2 2 2
+chunk_program 4 1 1
+chunk_program 4 2 2
+chunk_program 2 4 2
+chunk_program 8 1 1
+chunks2=$programs/v32-pcp2-tp1-dcp1.mlir
+# One attention call a step, or one for heads and one for tails.
+chunks='builtin.module(shardq-pcp{remarks=false},shardq-dcp{remarks=false})'
+two_calls='builtin.module(shardq-pcp{two-calls=true remarks=false},shardq-dcp{remarks=false})'
 
 # step NAME QUERY_LENS CONTEXT_LENS [DECODES]
 step() {
@@ -886,7 +905,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk conv exchange group gather local_ filter merge weigh sum; do
+  for name in mla idx topk conv exchange group gather local_ filter merge weigh sum chunk; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -936,6 +955,22 @@ LIST
   check verify-glm5-tp2-dcp2-too-large 180 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json" \
     --max-kv-tokens=1 --max-requests=1
   check verify-glm5-tp2-dcp2-no-gate 60 too_many_blocks
+  # Requests in chunks: both forms of each program.
+  while read -r count program steps; do
+    for name in $steps; do
+      check "verify-$program-$name" 180 verified "$count" "$programs/$program.mlir" \
+        --step="$examples/steps/small-$name.json" --pipeline="$chunks"
+      check "verify-$program-two-calls-$name" 180 verified "$count" "$programs/$program.mlir" \
+        --step="$examples/steps/small-$name.json" --pipeline="$two_calls"
+    done
+  done <<'LIST'
+2 v32-pcp2-tp1-dcp1 open mixed closed-decodes one-token zero-lengths closed-padding
+4 v32-pcp2-tp2-dcp2 chunked open mixed closed-decodes
+4 v32-pcp4-tp1-dcp1 trace-03 mixed
+8 v32-pcp4-tp2-dcp2 open closed-decodes
+8 v32-pcp2-tp4-dcp2 chunked mixed
+8 v32-pcp8-tp1-dcp1 mixed one-token
+LIST
 fi
 
 if wanted roundtrip; then
@@ -1002,6 +1037,20 @@ if wanted graph; then
       --next-step="$programs/turns-prefill.json" --pipeline="$combine" --graph --repeat=$repeat
     check graph-gather-open 180 ranks 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather" \
       --graph --repeat=$repeat
+    # Chunks of other requests in each turn, and a turn without prefill.
+    echo '{"query_lens": [1, 1, 1], "context_lens": [4000, 4000, 4000], "block_size": 64, "padding_rows": 46}' \
+      >"$programs/turns-singles.json"
+    for way in chunks two_calls; do
+      check "graph-${way/_/-}-turns" 240 ranks 2 "$chunks2" --step="$programs/turns-mixed.json" \
+        --next-step="$programs/turns-prefill.json" --next-step="$programs/turns-singles.json" --pipeline="${!way}" \
+        --graph --repeat=$((gpus > 1 ? 3000 : 60))
+      check "graph-pcp2-dcp2-${way/_/-}-turns" 240 ranks 4 "$programs/v32-pcp2-tp2-dcp2.mlir" \
+        --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
+        --next-step="$programs/turns-singles.json" --pipeline="${!way}" --graph --repeat=$((gpus > 3 ? 300 : 30))
+      check "graph-pcp4-dcp2-${way/_/-}-turns" 240 ranks 8 "$programs/v32-pcp4-tp2-dcp2.mlir" \
+        --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
+        --pipeline="${!way}" --graph --repeat=30
+    done
     check graph-heads-mixed 180 ranks 2 "$tp2" --step="$examples/steps/small-mixed.json" --graph --repeat=$repeat
   fi
 fi
@@ -1032,6 +1081,9 @@ if wanted nccl; then
     check nccl-verify-glm5-tp2-dcp2-mixed 240 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json"
     check nccl-graph-gather 180 ranks 2 "$mixed2" --step="$examples/steps/small-mixed.json" --pipeline="$gate" --graph \
       --repeat=100
+    check nccl-verify-pcp2 240 verified 2 "$chunks2" --step="$examples/steps/small-mixed.json"
+    check nccl-graph-pcp2 180 ranks 2 "$chunks2" --step="$programs/turns-mixed.json" \
+      --next-step="$programs/turns-prefill.json" --pipeline="$chunks" --graph --repeat=100
     for count in 2 3 4 8; do
       ((count <= gpus)) || continue
       check "nccl-gathered-w$count-i64-bf16" 120 gathered "$count" 64 64 64 bf16 576

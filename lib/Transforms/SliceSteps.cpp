@@ -127,13 +127,31 @@ static tensor::ExtractSliceOp getRowSlice(Value value) {
                                                   : tensor::ExtractSliceOp();
 }
 
-/// What has as many rows or more: where rows are some of the step's, a GPU's
-/// host knows the step's only.
-static Value getBoundSource(Operation *first) {
+/// The split that says which rows of the step these are, if one does.
+static ChunkSplitOp getChunkSplit(Value source) {
+  auto take = lookThroughCasts(source).getDefiningOp<TakeRowsOp>();
+  if (!take)
+    return {};
+  Value rows = lookThroughCasts(take.getRows());
+  if (tensor::ExtractSliceOp slice = getRowSlice(rows))
+    rows = slice.getSource();
+  return rows.getDefiningOp<ChunkSplitOp>();
+}
+
+/// How many rows the chain has at most; null where nothing says less than the
+/// rows themselves: where rows are some of the step's, a GPU's host knows the
+/// step's only.
+static Value getBound(OpBuilder &b, Location loc, Operation *first) {
   Value source = getRowSource(first);
-  if (auto slice = getRowSlice(source))
-    return slice.getSource();
-  return source;
+  tensor::ExtractSliceOp slice = getRowSlice(source);
+  if (slice)
+    source = slice.getSource();
+  if (ChunkSplitOp split = getChunkSplit(source)) {
+    // Each request is padded by one row at most, and there is a start more.
+    Value starts = tensor::DimOp::create(b, loc, split.getQueryStart(), 0);
+    return arith::AddIOp::create(b, loc, split.getRows(), starts);
+  }
+  return slice ? tensor::DimOp::create(b, loc, source, 0).getResult() : Value();
 }
 
 static std::optional<int64_t> getConstant(Value value) {
@@ -233,9 +251,7 @@ void Slicer::slice(const Chain &chain) {
   Value source = getRowSource(chain.front());
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value rows = tensor::DimOp::create(builder, loc, source, zero);
-  Value bound = rows;
-  if (Value larger = getBoundSource(chain.front()); larger != source)
-    bound = tensor::DimOp::create(builder, loc, larger, zero);
+  Value bound = getBound(builder, loc, chain.front());
   SmallVector<Value> results, replacements;
   for (Operation *op : chain)
     for (Value result : op->getResults())
@@ -243,16 +259,16 @@ void Slicer::slice(const Chain &chain) {
         results.push_back(result);
   // Of some of the step's rows a GPU's host does not know the result's size,
   // which a branch would have to hand on.
-  if (cast<ShapedType>(source.getType()).isDynamicDim(0) && bound == rows) {
+  if (cast<ShapedType>(source.getType()).isDynamicDim(0) && !bound) {
     Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
     Value isSliced = arith::CmpIOp::create(
-        builder, loc, arith::CmpIPredicate::sgt, bound, most);
+        builder, loc, arith::CmpIPredicate::sgt, rows, most);
     auto branch = scf::IfOp::create(
         builder, loc, TypeRange(ValueRange(results)), isSliced,
         /*addThenBlock=*/true, /*addElseBlock=*/true);
     builder.setInsertionPointToStart(branch.thenBlock());
     scf::YieldOp::create(builder, loc,
-                         createSlices(chain, results, rows, bound));
+                         createSlices(chain, results, rows, rows));
     builder.setInsertionPointToStart(branch.elseBlock());
     IRMapping copies;
     for (Operation *op : chain)
@@ -263,7 +279,7 @@ void Slicer::slice(const Chain &chain) {
                          }));
     llvm::append_range(replacements, branch->getResults());
   } else {
-    replacements = createSlices(chain, results, rows, bound);
+    replacements = createSlices(chain, results, rows, bound ? bound : rows);
   }
   for (auto [result, replacement] : llvm::zip_equal(results, replacements))
     result.replaceUsesWithIf(replacement, [&](OpOperand &use) {

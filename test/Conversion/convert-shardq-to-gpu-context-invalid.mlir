@@ -93,24 +93,38 @@ func.func @f(%t: memref<?x?xi32>, %n: memref<?xi32>, %c: memref<1xi32>, %d: inde
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
-func.func @f(%q: memref<?xi32>, %n: index) {
-  // expected-error @+1 {{'shardq.chunk_split' op has no form on the GPU}}
-  shardq.chunk_split %q decodes(%n) rows(%n) over @ranks "tp" outs(%q, %q) : (memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()
+func.func @f(%n: memref<i32>, %start: memref<8xi32>, %q: memref<?xi32>) {
+  %c0 = arith.constant 0 : index
+  %0 = memref.load %n[] : memref<i32>
+  %1 = arith.index_cast %0 : i32 to index
+  %2 = memref.subview %start[0] [%1] [1] : memref<8xi32> to memref<?xi32, strided<[1]>>
+  // expected-error @+1 {{'shardq.chunk_split' op has rows or requests that only the device knows, and the function has no step that bounds them}}
+  shardq.chunk_split %2 decodes(%c0) rows(%c0) over @ranks "tp" outs(%q, %q)
+      : (memref<?xi32, strided<[1]>>, index, index, memref<?xi32>, memref<?xi32>) -> ()
   return
 }
 
 // -----
 
-func.func @f(%x: memref<?x8xbf16>, %at: memref<?xi32>) {
-  // expected-error @+1 {{'shardq.write_rows' op has no form on the GPU}}
-  shardq.write_rows %x at(%at) into(%x) : (memref<?x8xbf16>, memref<?xi32>, memref<?x8xbf16>) -> ()
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%n: memref<i32>, %start: memref<8xi32>) {
+  %c0 = arith.constant 0 : index
+  %0 = memref.load %n[] : memref<i32>
+  %1 = arith.index_cast %0 : i32 to index
+  // expected-error @+1 {{'shardq.count_chunk_rows' op has rows or requests that only the device knows, and the function has no step that bounds them}}
+  %2 = shardq.count_chunk_rows all %start decodes(%c0) rows(%1) over @ranks "tp" : memref<8xi32>
+  %3 = memref.alloc(%2) : memref<?xi32>
   return
 }
 
 // -----
 
-func.func @f(%x: memref<?x8xf32>, %at: memref<?xi32>) {
-  // expected-error @+1 {{'shardq.take_rows' op with 'missing' on rows of more than one number has no form on the GPU}}
-  shardq.take_rows %x[%at] outs(%x) {missing = 1.0 : f32} : (memref<?x8xf32>, memref<?xi32>, memref<?x8xf32>) -> ()
+func.func @f(%n: memref<i32>, %x: memref<8x8xbf16>, %at: memref<8xi32>) {
+  %0 = memref.load %n[] : memref<i32>
+  %1 = arith.index_cast %0 : i32 to index
+  %2 = memref.subview %x[0, 0] [%1, 8] [1, 1] : memref<8x8xbf16> to memref<?x8xbf16, strided<[8, 1]>>
+  %3 = memref.cast %at : memref<8xi32> to memref<?xi32>
+  // expected-error @+1 {{'shardq.write_rows' op has a number of rows that only the device knows, and the function has no step that bounds it}}
+  shardq.write_rows %2 at(%3) into(%x) : (memref<?x8xbf16, strided<[8, 1]>>, memref<?xi32>, memref<8x8xbf16>) -> ()
   return
 }

@@ -360,9 +360,9 @@ func.func @f(%n: memref<1xf32>, %x: memref<8xf32>, %turns: index) {
 func.func @f(%n: memref<i32>, %x: memref<8x4xf32>) {
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
-  %2 = memref.subview %x[%1, 0] [1, 4] [1, 1] : memref<8x4xf32> to memref<1x4xf32, strided<[4, 1], offset: ?>>
+  %2 = memref.subview %x[%1, 0] [%1, 4] [1, 1] : memref<8x4xf32> to memref<?x4xf32, strided<[4, 1], offset: ?>>
   // expected-error @+1 {{'shardq.tap' op looks at a value whose place only the device knows}}
-  shardq.tap "x" %2 : memref<1x4xf32, strided<[4, 1], offset: ?>>
+  shardq.tap "x" %2 : memref<?x4xf32, strided<[4, 1], offset: ?>>
   return
 }
 

@@ -173,6 +173,32 @@ class Table:
     block: int
 
 
+@dataclass(frozen=True)
+class Chunk:
+    name: str
+    op: str  # count, split, lengths or slots
+    ranks: int
+    part: str = ""  # of count and lengths
+    by_part: bool = False
+    slot: str = "i32"
+
+
+@dataclass(frozen=True)
+class Take:
+    name: str
+    shape: tuple  # of a row
+    element: str = "bf16"
+    missing: str = ""  # as the op says it; 0 where it does not
+
+
+@dataclass(frozen=True)
+class Write:
+    name: str
+    shape: tuple  # of a row
+    element: str = "bf16"
+    slot: str = "i32"
+
+
 ATTENTION = [
     # The models' shapes, with everything that is optional.
     Attention("mla_h1", 1, lse="e"),
@@ -351,6 +377,38 @@ TABLES = [
     Table("gather_table_2_runs", 2, 256, 64),
     Table("gather_table_3", 3, 12, 4),
     Table("gather_table_1", 1, 5, 5),
+]
+
+
+CHUNK = [
+    *(Chunk(f"chunk_count_{part}_{ranks}", "count", ranks, part)
+      for part, ranks in (("all", 1), ("all", 3), ("head", 2), ("tail", 4), ("all", 8))),
+    *(Chunk(f"chunk_split_{ranks}{'_by_part' * by}", "split", ranks, by_part=bool(by))
+      for ranks in (1, 2, 3, 4, 8) for by in (0, 1)),
+    *(Chunk(f"chunk_lengths_{part}_{ranks}", "lengths", ranks, part)
+      for ranks in (1, 2, 3, 4, 8) for part in ("head", "tail")),
+    *(Chunk(f"chunk_slots_{ranks}_{slot}{'_by_part' * by}", "slots", ranks, by_part=bool(by), slot=slot)
+      for ranks, slot, by in ((1, "i32", 0), (2, "i64", 0), (3, "i32", 1), (4, "i64", 1), (8, "i64", 0),
+                              (8, "i32", 1))),
+]
+
+TAKE = [
+    Take("chunk_take_lse", (16,), "f32", "0xFF800000 : f32"),
+    Take("chunk_take_odd", (3, 5), "f32", "2.0 : f32"),
+    Take("chunk_take_i32", (6,), "i32", "-1 : i32"),
+    Take("chunk_take_bytes", (656,), "i8"),
+    Take("chunk_take_zeros", (576,)),
+    Take("chunk_take_one", (), "i32", "-1 : i32"),
+]
+
+WRITE = [
+    Write("chunk_write_576", (576,), slot="i64"),
+    Write("chunk_write_128", (128,)),
+    Write("chunk_write_656_bytes", (656,), "i8", "i64"),
+    Write("chunk_write_8", (8,)),
+    Write("chunk_write_odd_bytes", (7,), "i8"),
+    Write("chunk_write_heads_f32", (3, 20), "f32", "i64"),
+    Write("chunk_write_odd_heads", (3, 5), "f16"),
 ]
 
 
@@ -574,6 +632,44 @@ def table(case):
         f"block_size = {case.block} : i64}}")
 
 
+def chunk(case):
+    lists = {"count": [], "split": ["mine", "restore"], "lengths": ["first", "long", "own"],
+             "slots": ["order", "padded"]}[case.op]
+    i32, slot = strided("i32", "?"), strided(case.slot, "?")
+    of = ([("slots", slot)] if case.op == "slots" else []) + [("starts", i32)]
+    of += [("lens", i32)] if case.op == "lengths" else []
+    of += [("decodes", "index"), ("local" if case.op == "slots" else "rows", "index")]
+    outs = [(name, slot if name == "padded" else i32) for name in lists]
+    over = f'over @{case.name}_ranks "dcp"'
+    if case.op == "count":
+        arguments = ", ".join(f"%{n}: {t}" for n, t in of)
+        return mesh(case) + (
+            f"func.func @{case.name}({arguments}) {{\n  %n = shardq.count_chunk_rows {case.part} "
+            f"%starts decodes(%decodes) rows(%rows) {over} : {i32}\n  return\n}}\n")
+    text = {"split": "chunk_split %starts decodes(%decodes) rows(%rows)",
+            "lengths": f"chunk_lengths {case.part} %starts, %lens decodes(%decodes) rows(%rows)",
+            "slots": "chunk_slots %slots by(%starts) decodes(%decodes) local(%local)"}[case.op]
+    names = ", ".join("%" + name for name in lists)
+    by_part = " {by_part}" if case.by_part else ""
+    return mesh(case) + function(
+        case.name, of + outs, f"shardq.{text} {over} outs({names}){by_part}")
+
+
+def take(case):
+    rows = strided(case.element, "?", *case.shape)
+    missing = f" {{missing = {case.missing}}}" if case.missing else ""
+    return function(
+        case.name, [("source", rows), ("rows", strided("i32", "?")), ("result", rows)],
+        f"shardq.take_rows %source[%rows] outs(%result){missing}")
+
+
+def write(case):
+    rows = strided(case.element, "?", *case.shape)
+    return function(
+        case.name, [("source", rows), ("slots", strided(case.slot, "?")), ("cache", rows)],
+        "shardq.write_rows %source at(%slots) into(%cache)")
+
+
 def bytes_of(element):
     return 4 if element == "f32" else 1 if element in ("i8", "f8E4M3FN") else 2
 
@@ -621,14 +717,15 @@ def sum_(case):
 def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
-    for write, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
+    for describe, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
                          (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
                          (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
                          (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES),
-                         (weigh, WEIGH), (sum_, SUM)):
+                         (weigh, WEIGH), (sum_, SUM), (chunk, CHUNK),
+                         (take, TAKE), (write, WRITE)):
         for case in cases:
             if case.name.startswith(prefix):
-                print(write(case))
+                print(describe(case))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 unpacked rows arrive as pushed ones do.
 
     python3 kernels_check.py FOLDER [--chip sm_90a] [--no-times] [--only NAME]
-    python3 kernels_check.py FOLDER --emulate [--only NAME]
+    python3 kernels_check.py FOLDER --emulate [--only NAME] [--runtime FILE] [--seed N]
 
 FOLDER has what build_kernels.py made. On a machine with a GPU (with torch, for its
 memory and its top-k) the cubins run there; with --emulate, ptx.py interprets their
-PTX, with smaller inputs. One line a check; the exit code is 1 where one failed.
+PTX, with smaller inputs. One line a check; the exit code is 1 where one failed. Steps in
+chunks are compared with what the runtime's functions say, from --runtime (default:
+libshardq_runtime.so.1), and partly random by a seed that is printed and that --seed takes.
 """
 
 import argparse
@@ -194,8 +196,10 @@ def memref(address, shape, strides=None, itemsize=None):
 
 
 class Suite:
-    def __init__(self, where, folder, only):
+    def __init__(self, where, folder, only, runtime="libshardq_runtime.so.1", seed=None):
         self.where, self.only = where, only
+        self.runtime = runtime
+        self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.shapes = {}
         for line in open(os.path.join(folder, "kernels.txt")):
             name, *numbers = line.split()[:5]
@@ -920,6 +924,262 @@ def times(suite):
     print()
     for line in table:
         print("{:<48} {:>12}  {}".format(*line))
+
+
+# --- Requests in chunks -----------------------------------------------------------
+
+
+class Chunks:
+    """The functions of runtime/split/Chunks.cpp, on arrays."""
+
+    PARTS = {"all": 0, "head": 1, "tail": 2}
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        self.library.shardq_chunk_part_rows.restype = ctypes.c_int64
+
+    def call(self, name, *values):
+        """Arrays are handed as pointers, int as 64 bits, and c_int32 as it is."""
+        given = [v if isinstance(v, ctypes.c_int32) else ctypes.c_int64(int(v))
+                 if not isinstance(v, np.ndarray) else v.ctypes.data_as(ctypes.c_void_p)
+                 for v in values]
+        return getattr(self.library, name)(*given)
+
+    def count(self, starts, decodes, rows, ranks, part):
+        return self.call("shardq_chunk_part_rows", starts, max(len(starts) - 1, 0), decodes, rows,
+                         ranks, ctypes.c_int32(self.PARTS[part]))
+
+    def split(self, starts, decodes, rows, ranks, rank, by_part, mine, restore):
+        self.call("shardq_chunk_split", starts, max(len(starts) - 1, 0), decodes, rows, ranks, rank,
+                  ctypes.c_int32(by_part), len(mine), mine, len(restore), restore)
+
+    def lengths(self, starts, lens, decodes, rows, ranks, rank, part, first, lengths, own):
+        first[:], lengths[:] = 0, 0
+        requests = min(len(starts) - 1, len(lens))
+        self.call("shardq_chunk_lengths", starts, requests, decodes, rows, ranks, rank,
+                  ctypes.c_int32(self.PARTS[part]), lens, first, lengths, len(own), own)
+
+    def slots(self, starts, decodes, ranks, by_part, local, slots, order, padded):
+        self.call("shardq_chunk_order", starts, max(len(starts) - 1, 0), decodes, len(slots), ranks,
+                  ctypes.c_int32(by_part), local, ctypes.c_int32(slots.itemsize), slots, len(order),
+                  order, padded)
+
+
+def chunk_check(suite, case, make, rank=0, more=0, gap=0):
+    """A check. `make(rng)` gives starts, decodes and rows; results have `more` rows than
+    there are."""
+
+    def body(rng):
+        where, chunks = suite.where, Chunks(suite.runtime)
+        starts, decodes, rows = make(rng)
+        starts, decodes, rows = np.asarray(starts, np.int32), int(decodes), int(rows)
+        total = chunks.count(starts, decodes, rows if case.op != "slots" else (1 << 31) - 1,
+                             case.ranks, "all")
+
+        def array(size, dtype=np.int32):
+            return np.full(max(size, 0), 77, dtype)
+
+        def run(inputs, outs, scalars, before=()):
+            """Operands: `before`, inputs, scalars, outs; fetched outs."""
+            places = [Buffer(where, out) for out in outs]
+            words = [w for given in (*before, *inputs) for w in Buffer(where, given).words()]
+            words += [int(s) & (1 << 64) - 1 for s in scalars]
+            words += [w for place in places for w in place.words()]
+            table = np.full((len(starts) + 2, 3), -1, np.int32)
+            words += [rank, *memref(Buffer(where, table).address, table.shape)]
+            suite.launch(case.name + "_table", 1, words)
+            suite.launch(case.name + "_rows", -(-max(map(len, outs), default=1) // 256), words)
+            return [place.fetch() for place in places]
+
+        def compare(names, got, want):
+            for name, found, expected in zip(names, got, want):
+                wrong = np.flatnonzero(found != expected)
+                assert not len(wrong), (
+                    f"{len(wrong)} of {len(found)} of {name} are wrong, first {wrong[0]}: "
+                    f"{found[wrong[0]]} is not {expected[wrong[0]]}; starts {starts[:40]}, "
+                    f"decodes {decodes}, rows {rows}, rank {rank}, seed {suite.seed}")
+
+        if case.op == "count":
+            cell = Buffer(where, np.full(1, 77, np.int64))
+            suite.launch(case.name, 1, [
+                *Buffer(where, starts).words(), decodes & (1 << 64) - 1, rows & (1 << 64) - 1,
+                *memref(cell.address, (1,))])
+            want = chunks.count(starts, decodes, rows, case.ranks, case.part)
+            compare(["count"], [cell.fetch()], [np.array([want])])
+        elif case.op == "split":
+            outs = [array(total + more), array(rows + max(more, 0))]
+            want = [out.copy() for out in outs]
+            chunks.split(starts, decodes, rows, case.ranks, rank, case.by_part, *want)
+            compare(["mine", "restore"], run([starts], outs, [decodes, rows]), want)
+        elif case.op == "lengths":
+            lens = rng.integers(0, 9999, max(len(starts) - 1 - (more > 1), 0)).astype(np.int32)
+            lens[rng.random(len(lens)) < 0.05] = [-(1 << 31), (1 << 31) - 1][rank % 2]
+            size = chunks.count(starts, decodes, rows, case.ranks, case.part)
+            outs = [array(len(starts)), array(len(starts) - 1), array(size + more)]
+            want = [out.copy() for out in outs]
+            if len(starts):
+                chunks.lengths(starts, lens, decodes, rows, case.ranks, rank, case.part, *want)
+            else:
+                want[2][:] = -1
+            compare(["starts", "lengths", "own"],
+                    run([starts, lens], outs, [decodes, rows]), want)
+        else:
+            dtype = np.int64 if case.slot == "i64" else np.int32
+            slots = rng.integers(-1, 1 << (40 if case.slot == "i64" else 31), max(rows, 0)).astype(dtype)
+            local = total + more
+            size = min(max(total * case.ranks + more, 0), 4000)
+            outs = [array(size), array(size, dtype)]
+            want = [out.copy() for out in outs]
+            chunks.slots(starts, decodes, case.ranks, case.by_part, local, slots, *want)
+            compare(["order", "padded"],
+                    run([starts], outs, [decodes, local], before=[slots]), want)
+        return f"seed {suite.seed}" if make.__name__ == "ragged" else None
+
+    return body
+
+
+def chunk_checks(suite):
+    big = suite.where.is_device
+    requests = 1500 if big else 40
+
+    def batch(decodes, prefills, padding=0):
+        def make(_):
+            lens = [*decodes, *prefills]
+            starts = np.concatenate([[0], np.cumsum(lens)]).astype(int)
+            return starts, sum(decodes), starts[-1] + padding
+        return make
+
+    def ragged(_):
+        rng = np.random.default_rng(suite.seed)
+        decodes = rng.integers(0, 4, rng.integers(0, requests))
+        prefills = rng.integers(0, rng.integers(2, 60), rng.integers(0, requests))
+        return batch(decodes, prefills, int(rng.integers(0, 20)))(None)
+
+    def odd(starts, decodes, rows):
+        return lambda _: (starts, decodes, rows)
+
+    def scattered(rng):
+        # Neither ascending nor within the rows; the decodes end anywhere.
+        return rng.integers(-30, 150, 30), int(rng.integers(-5, 120)), 100
+
+    for case in cases.CHUNK:
+        def check(label, make, **options):
+            suite.check(f"{case.name}: {label}", chunk_check(suite, case, make, **options))
+
+        ranks, last = case.ranks, case.ranks - 1
+        check("golden", batch([1, 1], [10, 3]), rank=last // 2)
+        check("ragged", ragged, rank=last)
+        check("ragged again", ragged, rank=0, more=3)
+        check("no requests", odd([0], 0, 0))
+        check("no starts", odd([], 0, 3), more=2)
+        check("rows of no request", odd([0], 0, 5), more=1)
+        check("decodes only", batch([1, 2, 1, 3], [], 2), rank=last)
+        check("shorter than the chunks", batch([1], range(1, 2 * ranks + 2)), rank=last)
+        check("empty requests", batch([0, 2, 0], [0, 9, 0, 0, 4, 0], 1), rank=last // 2)
+        check("fewer rows than there are", batch([1], [5, 9, 2]), rank=last, more=-4)
+        check("odd starts", scattered, rank=last)
+        check("other odd starts", odd([5, 3, 9, -4, 9, 40, 12, 60], 9, 37), rank=0, more=2)
+        check("starts behind the rows", odd([2, 7, 50, 90], 4, 20), rank=last)
+        check("no rows", odd([0, 4, 9], 4, 0))
+        check("negative decodes", odd([0, 4, 9], -3, 9), rank=last)
+        if case.op == "slots":
+            check("as far as numbers go", odd([0, 3, (1 << 31) - 1], 3, 40), more=0)
+        many = np.arange(1300 if big or case.op == "count" else 600) % 3
+        check("many requests", batch(many[:70] // 2, many[70:]), rank=last)
+
+
+ROW_BITS = {"bf16": np.uint16, "f16": np.uint16, "f32": np.uint32, "i8": np.uint8, "i32": np.uint32}
+
+
+def missing_bits(case):
+    text, dtype = case.missing.split(" ")[0], ROW_BITS[case.element]
+    if not text or text.startswith("0x"):
+        return dtype(int(text or "0", 16))
+    number = {"f32": np.float32, "i32": np.int32}[case.element](float(text))
+    return number.view(dtype)
+
+
+def take_check(suite, case, rows, gaps=None, shift=0):
+    def body(rng):
+        where, dtype = suite.where, ROW_BITS[case.element]
+        source = rng.integers(0, np.iinfo(dtype).max, (9, *case.shape), dtype)
+        wanted = np.resize(np.array([3, -1, 8, 9, 0, -(1 << 31), 3, (1 << 31) - 1], np.int32), rows)
+        result = Buffer(where, np.full((rows, *case.shape), 77, dtype), gaps, shift)
+        suite.launch(case.name, rows, [*Buffer(where, source, gaps, shift).words(),
+                                       *Buffer(where, wanted).words(), *result.words()])
+        want = np.full(result.shape, missing_bits(case), dtype)
+        inside = (wanted >= 0) & (wanted < len(source))
+        want[inside] = source[wanted[inside]]
+        assert (result.fetch() == want).all(), "rows are wrong"
+
+    return body
+
+
+def write_check(suite, case, make, rows=21, cached=50, gaps=None, shift=0, repeat=0):
+    """`make(rng)` gives the slots, of `cached` rows."""
+
+    def body(rng):
+        where, dtype = suite.where, ROW_BITS[case.element]
+        source = rng.integers(0, np.iinfo(dtype).max, (rows, *case.shape), dtype)
+        cache = rng.integers(0, np.iinfo(dtype).max, (cached, *case.shape), dtype)
+        slots = np.asarray(make(rng)).astype("i8" if case.slot == "i64" else "i4")
+        target = Buffer(where, cache, gaps, shift)
+        words = [*Buffer(where, source, gaps, shift).words(), *Buffer(where, slots).words(),
+                 *target.words()]
+        suite.launch(case.name, -(-rows // 8), words)
+        want = cache.copy()
+        for row, slot in zip(source, slots.tolist()):
+            if 0 <= slot < cached:
+                want[slot] = row
+        wrong = (target.fetch() != want).any(tuple(range(1, want.ndim)))
+        assert not wrong.any(), f"{wrong.sum()} rows of the cache are wrong, first {wrong.argmax()}"
+        suite.repeat(case.name, -(-rows // 8), words, repeat, [target])
+
+    return body
+
+
+def write_checks(suite):
+    big = suite.where.is_device
+    for case in cases.TAKE:
+        size = ROW_BITS[case.element]().itemsize
+        for label, options in (("rows", {}), ("strided", dict(gaps=[16] * len(case.shape))),
+                               ("unaligned", dict(shift=size))):
+            suite.check(f"{case.name}: {label}", take_check(suite, case, 13, **options))
+        suite.check(f"{case.name}: no rows", take_check(suite, case, 0))
+    for case in cases.WRITE:
+        size = ROW_BITS[case.element]().itemsize
+
+        def check(label, make, case=case, **options):
+            suite.check(f"{case.name}: {label}", write_check(suite, case, make, **options))
+
+        def some(rng):
+            return np.where(rng.random(21) < 0.3, -1, rng.permutation(50)[:21])
+
+        def others(rng):
+            # Rows that no cache has.
+            far = [50, -1, -2, 51, -(1 << 31), (1 << 31) - 1]
+            far += [1 << 40, (1 << 32) + 3, -(1 << 63)] if case.slot == "i64" else []
+            return np.where(rng.random(21) < 0.6, np.resize(far, 21), rng.permutation(50)[:21])
+
+        def repeated(rng):
+            # The later row is there, also far behind and in the same block.
+            return rng.integers(-1, 7, 21)
+
+        check("some", some)
+        check("others", others)
+        check("repeated slots", repeated)
+        check("one slot", lambda _: np.full(21, 4))
+        check("none", lambda _: np.full(21, -1))
+        check("strided", some, gaps=[16] * len(case.shape))
+        check("strided, rows unaligned", some, gaps=[3] * len(case.shape))
+        check("unaligned", some, shift=size)
+        check("one row", lambda _: [7], rows=1)
+        check("no rows", lambda _: [], rows=0)
+        check("no cache", some, cached=0)
+        check("far behind", lambda rng: rng.integers(0, 400, 1500), rows=1500, cached=400)
+        if big:
+            check("20 runs, several grids", lambda rng: rng.integers(0, 2000, 3000), rows=3000,
+                  cached=2000, repeat=20)
 
 
 # --- Exchanges --------------------------------------------------------------------
@@ -2065,9 +2325,11 @@ def main():
     parser.add_argument("--emulate", action="store_true")
     parser.add_argument("--no-times", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--runtime", default="libshardq_runtime.so.1")
+    parser.add_argument("--seed", type=int)
     options = parser.parse_args()
     where = (Emulator if options.emulate else Device)(options.folder, options.chip)
-    suite = Suite(where, options.folder, options.only)
+    suite = Suite(where, options.folder, options.only, options.runtime, options.seed)
     topk_checks(suite)
     indexer_checks(suite)
     attention_checks(suite)
@@ -2083,6 +2345,8 @@ def main():
     filter_checks(suite)
     merge_checks(suite)
     reduction_checks(suite)
+    chunk_checks(suite)
+    write_checks(suite)
     if where.is_device and not options.no_times:
         where.reset()
         times(suite)

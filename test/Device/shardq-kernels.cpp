@@ -2,12 +2,14 @@
 //
 // Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
 // local_lengths, filter_indices, merge_lse, weigh_partial, sum_partials,
-// gather_blocks, gathered_slots or gathered_table on buffers each, and writes the PTX of their kernels with a
-// list of how they are launched. The tests on a device, which has no MLIR, and
-// those of the PTX's meaning run what this makes.
+// gather_blocks, gathered_slots, gathered_table, take_rows, write_rows or op of
+// chunks on buffers each, and writes the PTX of their kernels with a list of
+// how they are launched. The tests on a device, which has no MLIR, and those of
+// the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../lib/Conversion/GPU/ChunkKernels.h"
 #include "../../lib/Conversion/GPU/ContextKernels.h"
 #include "../../lib/Conversion/GPU/GatherKernels.h"
 #include "../../lib/Conversion/GPU/ReductionKernels.h"
@@ -63,6 +65,7 @@ private:
   using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
   LogicalResult writeFunction(func::FuncOp function);
   LogicalResult writeExchange(func::FuncOp function, PushOp push);
+  LogicalResult writeChunks(StringRef name, Operation *op);
   LogicalResult writeKernel(StringRef name, ArrayRef<Type> arguments,
                             const KernelShape &shape, Emit emit);
 
@@ -225,6 +228,23 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
   return success();
 }
 
+/// Two kernels, with this rank and the table of requests behind the operands.
+LogicalResult KernelWriter::writeChunks(StringRef name, Operation *op) {
+  SmallVector<Type> types(op->getOperandTypes());
+  types.push_back(IndexType::get(context));
+  types.push_back(MemRefType::get({ShapedType::kDynamic, 3},
+                                  IntegerType::get(context, 32)));
+  if (failed(writeKernel((name + "_table").str(), types, getChunkTableShape(),
+                         [&](KernelBuilder &b, ValueRange args) {
+                           emitChunkTableKernel(b, op, args);
+                         })))
+    return failure();
+  return writeKernel((name + "_rows").str(), types, getChunkRowsShape(),
+                     [&](KernelBuilder &b, ValueRange args) {
+                       emitChunkRowsKernel(b, op, args);
+                     });
+}
+
 LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   Operation *op = nullptr;
   for (Operation &each : function.getBody().front().without_terminator())
@@ -269,7 +289,9 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   }
   if (auto push = dyn_cast<PushOp>(op))
     return writeExchange(function, push);
-  if (isa<ConvertIndicesOp>(op))
+  if (isa<CountChunkRowsOp>(op))
+    types.push_back(MemRefType::get({1}, IntegerType::get(context, 64)));
+  if (isa<ConvertIndicesOp, TakeRowsOp, WriteRowsOp, CountChunkRowsOp>(op))
     return writeKernel(
         name, types, getRowShape(op),
         [&](KernelBuilder &b, ValueRange args) { emitRowKernel(b, op, args); });
@@ -289,6 +311,8 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
                          emitReductionKernel(b, op, args);
                        });
   }
+  if (isa<ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp>(op))
+    return writeChunks(name, op);
   if (auto blocks = dyn_cast<GatherBlocksOp>(op)) {
     if (failed(writeKernel((name + "_list").str(), types, getBlockListShape(),
                            [&](KernelBuilder &b, ValueRange args) {

@@ -152,3 +152,33 @@ func.func @some(%given: tensor<?x4x8xf32>, %n: index) -> tensor<?x8x8xf32> {
   %all = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
   return %all : tensor<?x8x8xf32>
 }
+
+// -----
+
+// A rank's rows of requests in chunks, all of them or those of a call: no more than the step's and one of each request.
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2]
+// CHECK-LABEL: func @chunks
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x8xf32>, %[[START:.*]]: tensor<?xi32>, %[[T:.*]]: index,
+// CHECK: %[[OWN:.*]] = shardq.take_rows %[[Q]]
+// CHECK: %[[ROWS:.*]] = tensor.dim %[[OWN]], %c0
+// CHECK: %[[STARTS:.*]] = tensor.dim %[[START]], %c0
+// CHECK: %[[BOUND:.*]] = arith.addi %[[T]], %[[STARTS]]
+// CHECK-NOT: scf.if
+// CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[BOUND]]
+// CHECK: arith.minsi %[[I]], %[[ROWS]]
+// CHECK: %[[HEADS:.*]] = shardq.take_rows %[[Q]]
+// CHECK: tensor.dim %[[HEADS]], %c0
+// CHECK: %[[STARTS:.*]] = tensor.dim %[[START]], %c0
+// CHECK: %[[BOUND:.*]] = arith.addi %[[T]], %[[STARTS]]
+// CHECK: scf.for %{{.*}} = %{{.*}} to %[[BOUND]]
+func.func @chunks(%q: tensor<?x4x8xf32>, %start: tensor<?xi32>, %t: index, %n: index) -> (tensor<?x8x8xf32>, tensor<?x8x8xf32>) {
+  %decodes = shardq.count_decode_rows %start : tensor<?xi32>
+  %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %own = shardq.take_rows %q[%mine] : (tensor<?x4x8xf32>, tensor<?xi32>) -> tensor<?x4x8xf32>
+  %all = shardq.gather_query(%own) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
+  %head = tensor.extract_slice %mine[0] [%n] [1] : tensor<?xi32> to tensor<?xi32>
+  %heads = shardq.take_rows %q[%head] : (tensor<?x4x8xf32>, tensor<?xi32>) -> tensor<?x4x8xf32>
+  %some = shardq.gather_query(%heads) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
+  return %all, %some : tensor<?x8x8xf32>, tensor<?x8x8xf32>
+}

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Utils/Operands.h"
+#include "ChunkKernels.h"
 #include "ContextKernels.h"
 #include "DeviceValues.h"
 #include "FreeBuffers.h"
@@ -97,10 +98,13 @@ private:
   LogicalResult lowerSplit(ZigzagSplitOp op, Value predicate);
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
+  Value getWhole(Operation *before, Value view, Value predicate);
   LogicalResult lowerContext(Operation *op, Value predicate);
   LogicalResult lowerReduction(Operation *op, Value predicate);
   LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
   LogicalResult lowerGathered(Operation *op, Value predicate);
+  LogicalResult noteChunkRows(CountChunkRowsOp op, Value count);
+  LogicalResult lowerChunks(Operation *op, Value queryStart, Value predicate);
 
   // Exchanges: straight into peers' memory, or carried by NCCL.
   LogicalResult lowerExchange(Operation *op, Value predicate);
@@ -280,6 +284,17 @@ void FunctionLowering::writeResultsInPlace(unsigned numResults) {
 // Control flow
 //===----------------------------------------------------------------------===//
 
+/// One of two values, of which branches may have forgotten by casts what their
+/// types had in common: kernels want to know strides.
+static Value selectOne(OpBuilder &b, Location loc, Value condition, Value then,
+                       Value otherwise) {
+  Value known = stripCasts(then), other = stripCasts(otherwise);
+  if (known.getType() != other.getType() || known.getType() == then.getType())
+    return arith::SelectOp::create(b, loc, condition, then, otherwise);
+  Value one = arith::SelectOp::create(b, loc, condition, known, other);
+  return memref::CastOp::create(b, loc, then.getType(), one);
+}
+
 LogicalResult FunctionLowering::flatten(scf::IfOp op, Value predicate) {
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -311,9 +326,7 @@ LogicalResult FunctionLowering::flatten(scf::IfOp op, Value predicate) {
        llvm::zip(op.getResults(), results[0], results[1])) {
     if (result.use_empty())
       continue;
-    result.replaceAllUsesWith(
-        arith::SelectOp::create(b, loc, condition, then, otherwise)
-            .getResult());
+    result.replaceAllUsesWith(selectOne(b, loc, condition, then, otherwise));
   }
   op.erase();
   if (failed(lowerOps(ops[0], taken)))
@@ -485,6 +498,8 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
     buffer = merge.getOut();
   else if (auto sum = dyn_cast<SumPartialsOp>(op))
     buffer = sum.getOut();
+  else if (auto write = dyn_cast<WriteRowsOp>(op))
+    buffer = write.getSource();
   else if (auto copy = dyn_cast<memref::CopyOp>(op))
     buffer = copy.getTarget();
   else if (auto fill = dyn_cast<linalg::FillOp>(op))
@@ -666,7 +681,7 @@ LogicalResult FunctionLowering::lowerTopK(TopKOp op, Value predicate) {
   return success();
 }
 
-/// count_decode_rows and gates: a number in memory, loaded where it is used.
+/// Counts of rows and gates: a number in memory, loaded where it is used.
 LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
   OpBuilder b(op);
   Location loc = op->getLoc();
@@ -678,6 +693,9 @@ LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
       op, getKernelName(op), getRowShape(op),
       arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
       [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
+  if (auto count = dyn_cast<CountChunkRowsOp>(op);
+      count && failed(noteChunkRows(count, cell)))
+    return failure();
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   Value number = memref::LoadOp::create(b, loc, cell, zero);
   Value result;
@@ -687,6 +705,60 @@ LogicalResult FunctionLowering::lowerScalar(Operation *op, Value predicate) {
     result = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, number,
                                    arith::ConstantIntOp::create(b, loc, 0, 64));
   op->getResult(0).replaceAllUsesWith(result);
+  lowered.push_back(op);
+  return success();
+}
+
+/// A rank's rows are padded by less than one a token of each request that has
+/// any: chunks come in pairs.
+LogicalResult FunctionLowering::noteChunkRows(CountChunkRowsOp op,
+                                              Value count) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value starts = values.getDimBound(b, loc, op.getQueryStart(), 0);
+  Value rows = values.getBound(b, loc, op.getRows());
+  if (!starts || !rows)
+    return op.emitOpError("has rows or requests that only the device knows, "
+                          "and the function has no step that bounds them");
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  rows = arith::MaxSIOp::create(b, loc, rows, zero);
+  Value most = arith::AddIOp::create(
+      b, loc, rows, arith::MinSIOp::create(b, loc, rows, starts));
+  values.noteCount(count, op.getPart() == ChunkPart::All ? most : rows);
+  // What is computed from such counts is some of all these rows.
+  values.setStepRows(most);
+  return success();
+}
+
+/// Where each request's rows begin first, by one block, then rows by many.
+LogicalResult FunctionLowering::lowerChunks(Operation *op, Value queryStart,
+                                            Value predicate) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Value starts = values.getDimBound(b, loc, queryStart, 0);
+  Value outs = cast<TwoFormOpInterface>(op).getOuts().back();
+  Value rows = values.getDimBound(b, loc, outs, 0);
+  if (!starts || !rows)
+    return op->emitOpError("has rows or requests that only the device knows, "
+                           "and the function has no step that bounds them");
+  Value two = arith::ConstantIndexOp::create(b, loc, 2);
+  auto type = MemRefType::get({ShapedType::kDynamic, 3}, b.getI32Type());
+  Value table = memref::AllocOp::create(
+      b, loc, type, ValueRange{arith::AddIOp::create(b, loc, starts, two)});
+  SmallVector<Value> operands(op->getOperands());
+  operands.push_back(RankOp::create(
+      b, loc, b.getIndexType(), op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
+      op->getAttrOfType<StringAttr>("axis")));
+  operands.push_back(table);
+  launch(op, getKernelName(op) + "_table", getChunkTableShape(),
+         arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) {
+           emitChunkTableKernel(k, op, args);
+         });
+  launch(op, getKernelName(op) + "_rows", getChunkRowsShape(), rows, operands,
+         predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitChunkRowsKernel(k, op, args);
+         });
   lowered.push_back(op);
   return success();
 }
@@ -795,6 +867,37 @@ LogicalResult FunctionLowering::lowerGathered(Operation *op, Value predicate) {
   return success();
 }
 
+/// A buffer whose place the host knows and that begins with `view`: what it is
+/// the first part of, else a copy. Null where that has no bound.
+Value FunctionLowering::getWhole(Operation *before, Value view,
+                                 Value predicate) {
+  Value whole = view;
+  while (whole && values.isDevice(whole)) {
+    Operation *maker = whole.getDefiningOp();
+    auto slice = dyn_cast<memref::SubViewOp>(maker);
+    bool fromStart =
+        slice && llvm::all_of(slice.getStaticOffsets(),
+                              [](int64_t offset) { return offset == 0; });
+    whole = fromStart || isa<memref::CastOp>(maker) ? maker->getOperand(0)
+                                                    : Value();
+  }
+  if (whole)
+    return whole;
+  OpBuilder b(before);
+  Location loc = before->getLoc();
+  auto type = cast<MemRefType>(view.getType());
+  SmallVector<Value> sizes;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (type.isDynamicDim(dim))
+      sizes.push_back(values.getDimBound(b, loc, view, dim));
+  if (llvm::is_contained(sizes, Value()))
+    return {};
+  whole = memref::AllocOp::create(
+      b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes);
+  auto copy = memref::CopyOp::create(b, loc, view, whole);
+  return succeeded(lowerOp(copy, predicate)) ? whole : Value();
+}
+
 /// Where a value is looked at from the host, the device says how many rows of
 /// it there are: -1 where the branch was not taken.
 LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
@@ -803,20 +906,8 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   if (!predicate && !values.isDevice(op.getValue()) &&
       (!op.getRows() || !values.isDevice(op.getRows())))
     return success();
-  auto getWhole = [&](Value view) {
-    while (view && values.isDevice(view)) {
-      Operation *maker = view.getDefiningOp();
-      auto slice = dyn_cast<memref::SubViewOp>(maker);
-      bool fromStart =
-          slice && llvm::all_of(slice.getStaticOffsets(),
-                                [](int64_t offset) { return offset == 0; });
-      view = fromStart || isa<memref::CastOp>(maker) ? maker->getOperand(0)
-                                                     : Value();
-    }
-    return view;
-  };
-  Value value = getWhole(op.getValue());
-  Value rows = op.getRows() ? getWhole(op.getRows()) : Value();
+  Value value = getWhole(op, op.getValue(), predicate);
+  Value rows = op.getRows() ? getWhole(op, op.getRows(), predicate) : Value();
   if (!value || (op.getRows() && !rows))
     return op.emitOpError("looks at a value whose place only the device knows");
   Value count =
@@ -1144,7 +1235,7 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   }
   if (auto tap = dyn_cast<TapOp>(op))
     return lowerTap(tap, predicate);
-  if (isa<CountDecodeRowsOp, SplitGateOp, GatherGateOp>(op))
+  if (isa<CountDecodeRowsOp, CountChunkRowsOp, SplitGateOp, GatherGateOp>(op))
     return lowerScalar(op, predicate);
   if (auto split = dyn_cast<ZigzagSplitOp>(op))
     return lowerSplit(split, predicate);
@@ -1207,7 +1298,13 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     return lowerBlocks(blocks, predicate);
   if (isa<GatheredSlotsOp, GatheredTableOp>(op))
     return lowerGathered(op, predicate);
-  if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return lowerChunks(op, split.getQueryStart(), predicate);
+  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
+    return lowerChunks(op, lengths.getQueryStart(), predicate);
+  if (auto slots = dyn_cast<ChunkSlotsOp>(op))
+    return lowerChunks(op, slots.getQueryStart(), predicate);
+  if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, WriteRowsOp,
           memref::CopyOp, linalg::FillOp, memref::StoreOp>(op)) {
     FailureOr<Value> rows = getRows(op);
     if (failed(rows))
@@ -1268,21 +1365,8 @@ LogicalResult FunctionLowering::run() {
 
 /// Of ops with kernels, the forms that have none.
 static LogicalResult verifyKnownForms(ModuleOp module) {
-  // Rows outside the source are cleared by bytes.
-  auto verifyMissing = [](TakeRowsOp op) -> LogicalResult {
-    if (!op.getMissingAttr() || op.getOutType(0).getRank() == 1)
-      return success();
-    return op.emitOpError("with 'missing' on rows of more than one number has "
-                          "no form on the GPU");
-  };
-  auto check = [&](Operation *op) {
-    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<SparseMlaOp>([](auto op) { return verifyOwnKeys(op); })
-        .Case<TakeRowsOp>(verifyMissing)
-        .Default(success());
-  };
   WalkResult result =
-      module.walk([&](Operation *op) { return WalkResult(check(op)); });
+      module.walk([](SparseMlaOp op) { return WalkResult(verifyOwnKeys(op)); });
   return failure(result.wasInterrupted());
 }
 

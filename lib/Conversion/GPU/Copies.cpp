@@ -152,16 +152,28 @@ RowCopy::RowCopy(KernelBuilder &b, Value source, Value target)
   }
 }
 
+Value RowCopy::addressOf(Value buffer, Value row) {
+  SmallVector<Value> indices(cast<MemRefType>(buffer.getType()).getRank(),
+                             b.index(0));
+  indices[0] = row;
+  return b.address(buffer, indices);
+}
+
+void RowCopy::copyElements(Value sourceRow, Value targetRow) {
+  forEachInRow(b, target, [&](ValueRange behind) {
+    SmallVector<Value> from{sourceRow}, to{targetRow};
+    llvm::append_range(from, behind);
+    llvm::append_range(to, behind);
+    b.store(b.load(source, from), target, to);
+  });
+}
+
 void RowCopy::copy(Value sourceRow, Value targetRow) {
   b.when(
       whole,
       [&] {
-        int64_t rank = cast<MemRefType>(source.getType()).getRank();
-        SmallVector<Value> from(rank, b.index(0)), to(rank, b.index(0));
-        from[0] = sourceRow;
-        to[0] = targetRow;
-        Value fromAddress = b.address(source, from);
-        Value toAddress = b.address(target, to);
+        Value fromAddress = addressOf(source, sourceRow);
+        Value toAddress = addressOf(target, targetRow);
         auto piece = [&](Value base) {
           return [&b = b, base](Value chunk) {
             return b.advance(base, b.mul(chunk, b.index(16)));
@@ -169,22 +181,53 @@ void RowCopy::copy(Value sourceRow, Value targetRow) {
         };
         copyChunks(b, chunks, 16, piece(fromAddress), piece(toAddress));
       },
+      [&] { copyElements(sourceRow, targetRow); });
+}
+
+/// The rows are one run of chunks, so that threads are busy with short rows
+/// too. Loads have no branch, so that all are in flight at once.
+void RowCopy::scatterChunks(Value first, Value count,
+                            llvm::function_ref<Value(Value)> place) {
+  Value all = b.mul(count, chunks), last = b.sub(all, b.index(1));
+  b.loop(
+      b.thread(), all,
+      [&](Value begin) {
+        SmallVector<Value> numbers, inside, loaded;
+        for (int64_t i = 0; i < kUnroll; ++i) {
+          Value at = b.min(b.add(begin, b.index(i * b.numThreads())), last);
+          numbers.push_back(b.divide(at, chunks));
+          inside.push_back(b.mul(b.remainder(at, chunks), b.index(16)));
+          Value row = addressOf(source, b.add(first, numbers.back()));
+          loaded.push_back(b.load16(b.advance(row, inside.back())));
+        }
+        for (int64_t i = 0; i < kUnroll; ++i) {
+          Value row = place(numbers[i]);
+          Value at = b.add(begin, b.index(i * b.numThreads()));
+          b.when(b.both(b.less(at, all), b.lessEqual(b.index(0), row)), [&] {
+            b.store16(loaded[i], b.advance(addressOf(target, row), inside[i]));
+          });
+        }
+      },
+      b.numThreads() * kUnroll);
+}
+
+void RowCopy::scatter(Value first, Value count,
+                      llvm::function_ref<Value(Value)> place) {
+  b.when(
+      whole, [&] { scatterChunks(first, count, place); },
       [&] {
-        forEachInRow(b, target, [&](ValueRange behind) {
-          SmallVector<Value> from{sourceRow}, to{targetRow};
-          llvm::append_range(from, behind);
-          llvm::append_range(to, behind);
-          b.store(b.load(source, from), target, to);
+        b.loop(b.index(0), count, [&](Value number) {
+          Value row = place(number);
+          b.when(b.lessEqual(b.index(0), row),
+                 [&] { copyElements(b.add(first, number), row); });
         });
       });
 }
 
-void RowCopy::clear(Value targetRow) {
-  Type element = cast<MemRefType>(target.getType()).getElementType();
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(element));
+void RowCopy::fill(Value targetRow, Value value) {
   forEachInRow(b, target, [&](ValueRange behind) {
     SmallVector<Value> to{targetRow};
     llvm::append_range(to, behind);
-    b.store(zero, target, to);
+    b.store(value, target, to);
   });
 }

@@ -46,10 +46,19 @@ class RowCopy {
 public:
   RowCopy(KernelBuilder &b, Value source, Value target);
   void copy(Value sourceRow, Value targetRow);
-  /// Sets a row of the target to zeros.
-  void clear(Value targetRow);
+  /// `count` rows of the source from `first` on, each to the row of the target
+  /// that `place` gives for its number among them, or to none for -1.
+  void scatter(Value first, Value count,
+               llvm::function_ref<Value(Value)> place);
+  /// Sets all of a row of the target to `value`.
+  void fill(Value targetRow, Value value);
 
 private:
+  Value addressOf(Value buffer, Value row);
+  void copyElements(Value sourceRow, Value targetRow);
+  void scatterChunks(Value first, Value count,
+                     llvm::function_ref<Value(Value)> place);
+
   KernelBuilder &b;
   Value source, target;
   Value chunks; // of 16 bytes, in a row

@@ -18,8 +18,8 @@ static bool isDeviceValue(Value value, llvm::DenseMap<Value, bool> &seen) {
   // Arguments of functions and of host loops.
   if (!op)
     return false;
-  if (isa<memref::LoadOp, CountDecodeRowsOp, SplitGateOp, GatherGateOp,
-          WorkspaceOp>(op))
+  if (isa<memref::LoadOp, CountDecodeRowsOp, CountChunkRowsOp, SplitGateOp,
+          GatherGateOp, WorkspaceOp>(op))
     return true;
   if (op->getNumRegions() != 0 || !isMemoryEffectFree(op))
     return false;
@@ -112,9 +112,12 @@ Value DeviceValues::getBound(OpBuilder &b, Location loc, Value size) {
   if (!isDevice(size))
     return size;
   int64_t blockRows;
-  if (auto found = mostBlocks.find(findBlockCount(size, blockRows));
-      found != mostBlocks.end())
+  Value memory = findBlockCount(size, blockRows);
+  if (auto found = mostBlocks.find(memory); found != mostBlocks.end())
     return arith::ConstantIndexOp::create(b, loc, found->second * blockRows);
+  if (Value most = mostRows.lookup(memory))
+    return arith::MulIOp::create(
+        b, loc, most, arith::ConstantIndexOp::create(b, loc, blockRows));
   Operation *op = size.getDefiningOp();
   if (auto dim = dyn_cast<memref::DimOp>(op))
     if (std::optional<int64_t> index = dim.getConstantIndex();

@@ -32,6 +32,8 @@ public:
 
   /// Rows of the step, padding included: a host value.
   void setStepRows(Value rows) { stepRows = rows; }
+  /// A number of rows in memory, `memref<1xi64>`, that is at most `rows`.
+  void noteCount(Value memory, Value rows) { mostRows[memory] = rows; }
 
   /// The workspace `op` was reached, or a signal on `channel` was.
   void noteWorkspace(WorkspaceOp op);
@@ -55,6 +57,8 @@ private:
   Value stepRows;
   // Of numbers of blocks in memory.
   llvm::DenseMap<Value, int64_t> mostBlocks;
+  // Of numbers of rows in memory; host values.
+  llvm::DenseMap<Value, Value> mostRows;
   SmallVector<memref::LoadOp> loads;
   llvm::SmallPtrSet<Operation *, 4> stale; // of the loads
   llvm::DenseMap<int32_t, int64_t> signals;

@@ -24,26 +24,6 @@ static Value widen(KernelBuilder &b, Value i32) {
   return arith::ExtSIOp::create(b, b.getI64Type(), i32);
 }
 
-/// `while (test(carried)) carried = step(carried);`
-static ValueRange
-repeatWhile(KernelBuilder &b, ValueRange inits,
-            llvm::function_ref<Value(ValueRange)> test,
-            llvm::function_ref<SmallVector<Value>(ValueRange)> step) {
-  auto loop = scf::WhileOp::create(
-      b, inits.getTypes(), inits,
-      [&](OpBuilder &nested, Location, ValueRange carried) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(nested.getInsertionBlock());
-        scf::ConditionOp::create(b, test(carried), carried);
-      },
-      [&](OpBuilder &nested, Location, ValueRange carried) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(nested.getInsertionBlock());
-        scf::YieldOp::create(b, step(carried));
-      });
-  return loop.getResults();
-}
-
 //===----------------------------------------------------------------------===//
 // Blocks
 //===----------------------------------------------------------------------===//
@@ -252,8 +232,8 @@ Value BlockList::list(Value base, Value done) {
 void BlockList::emit() {
   Value zero = b.i32(0), none = b.i32(-1);
   // Windows, each from the first block behind the one before.
-  ValueRange found = repeatWhile(
-      b, {zero, zero},
+  ValueRange found = b.repeatWhile(
+      {zero, zero},
       [&](ValueRange carried) { return b.negate(b.equal(carried[0], none)); },
       [&](ValueRange carried) -> SmallVector<Value> {
         clear();
@@ -281,16 +261,9 @@ KernelShape mlir::shardq::getBlockInverseShape() {
 /// Where a block stands among the first `known` of the list, by halving.
 static Value findBlock(KernelBuilder &b, Value blocks, Value known,
                        Value block) {
-  ValueRange range = repeatWhile(
-      b, {b.index(0), known},
-      [&](ValueRange range) { return b.less(range[0], range[1]); },
-      [&](ValueRange range) -> SmallVector<Value> {
-        Value middle = b.divide(b.add(range[0], range[1]), b.index(2));
-        Value isBehind = b.less(b.load(blocks, middle), block);
-        return {b.select(isBehind, b.add(middle, b.index(1)), range[0]),
-                b.select(isBehind, range[1], middle)};
-      });
-  return b.toI32(range[0]);
+  return b.toI32(b.countBefore(known, [&](Value middle) {
+    return b.less(b.load(blocks, middle), block);
+  }));
 }
 
 void mlir::shardq::emitBlockInverseKernel(KernelBuilder &b, GatherBlocksOp op,

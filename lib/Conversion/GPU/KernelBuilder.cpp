@@ -44,6 +44,38 @@ void KernelBuilder::overGrid(Value begin, Value end, Body body) {
   stride(add(begin, first), end, mul(numBlocks(), width), body);
 }
 
+ValueRange KernelBuilder::repeatWhile(
+    ValueRange inits, llvm::function_ref<Value(ValueRange)> test,
+    llvm::function_ref<SmallVector<Value>(ValueRange)> step) {
+  auto loop = scf::WhileOp::create(
+      *this, inits.getTypes(), inits,
+      [&](OpBuilder &nested, Location, ValueRange carried) {
+        InsertionGuard guard(*this);
+        setInsertionPointToEnd(nested.getInsertionBlock());
+        scf::ConditionOp::create(*this, test(carried), carried);
+      },
+      [&](OpBuilder &nested, Location, ValueRange carried) {
+        InsertionGuard guard(*this);
+        setInsertionPointToEnd(nested.getInsertionBlock());
+        scf::YieldOp::create(*this, step(carried));
+      });
+  return loop.getResults();
+}
+
+Value KernelBuilder::countBefore(Value end,
+                                 llvm::function_ref<Value(Value)> isBefore) {
+  ValueRange range = repeatWhile(
+      {index(0), end},
+      [&](ValueRange range) { return less(range[0], range[1]); },
+      [&](ValueRange range) -> SmallVector<Value> {
+        Value middle = divide(add(range[0], range[1]), index(2));
+        Value is = isBefore(middle);
+        return {select(is, add(middle, index(1)), range[0]),
+                select(is, range[1], middle)};
+      });
+  return range[0];
+}
+
 void mlir::shardq::alignSharedMemory(gpu::GPUFuncOp kernel) {
   StringRef name = LLVM::LLVMDialect::getAlignAttrName();
   for (unsigned i = 0, e = kernel.getNumWorkgroupAttributions(); i != e; ++i)

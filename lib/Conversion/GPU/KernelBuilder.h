@@ -40,6 +40,14 @@ public:
   /// The same among all threads of the grid.
   void overGrid(Value begin, Value end, Body body);
 
+  /// `while (test(carried)) carried = step(carried);`
+  ValueRange
+  repeatWhile(ValueRange inits, llvm::function_ref<Value(ValueRange)> test,
+              llvm::function_ref<SmallVector<Value>(ValueRange)> step);
+  /// The first number below `end` for which `isBefore` does not hold, or `end`.
+  /// It holds for all in front of that one, which is found by halving.
+  Value countBefore(Value end, llvm::function_ref<Value(Value)> isBefore);
+
   /// Shared memory of fixed size, up to 48 KiB a kernel in all.
   Value shared(ArrayRef<int64_t> shape, Type element);
   /// The kernel's dynamic shared memory: memref<?xi8>, 16-byte aligned, as

@@ -77,9 +77,9 @@ void emitTopKKernel(KernelBuilder &b, int64_t k, bool holes, Value scores,
 //===--- Rows and steps ---------------------------------------------------===//
 
 /// expand_rows, convert_indices, local_rows (and this rank's coordinate),
-/// take_rows, memref.copy, linalg.fill, memref.store; count_decode_rows,
-/// split_gate and gather_gate, with memref<1xi64> behind the operands for the
-/// result.
+/// take_rows, write_rows, memref.copy, linalg.fill, memref.store;
+/// count_decode_rows, count_chunk_rows, split_gate and gather_gate, with
+/// memref<1xi64> behind the operands for the result.
 KernelShape getRowShape(Operation *op);
 void emitRowKernel(KernelBuilder &b, Operation *op, ValueRange args);
 

@@ -1,6 +1,7 @@
 //===- RowKernels.cpp - Row copies and index conversion -------------------===//
 
 #include "../Loops/Kernels.h"
+#include "ChunkKernels.h"
 #include "Copies.h"
 #include "GatherKernels.h"
 #include "Kernels.h"
@@ -15,6 +16,10 @@ using namespace mlir::shardq;
 
 KernelShape mlir::shardq::getRowShape(Operation *op) {
   KernelShape shape;
+  if (isa<WriteRowsOp>(op))
+    return getWriteRowsShape();
+  if (isa<CountChunkRowsOp>(op))
+    return getChunkTableShape();
   if (isa<CountDecodeRowsOp, SplitGateOp, GatherGateOp, memref::StoreOp>(op))
     shape.maxBlocks = 1;
   // A thread for each row.
@@ -54,8 +59,8 @@ static void emitTakeRowsKernel(KernelBuilder &b, TakeRowsOp op,
   Value zero = b.index(0);
   Value count = b.min(b.dim(rows, 0), b.dim(result, 0));
   auto type = cast<MemRefType>(result.getType());
+  Value none = arith::ConstantOp::create(b, op.getMissingValue());
   if (type.getRank() == 1) {
-    Value none = arith::ConstantOp::create(b, op.getMissingValue());
     b.overGrid(zero, count, [&](Value i) {
       Value row = b.toIndex(b.load(rows, i));
       Value value = b.choose(
@@ -70,7 +75,7 @@ static void emitTakeRowsKernel(KernelBuilder &b, TakeRowsOp op,
     Value row = b.toIndex(b.load(rows, i));
     b.when(
         b.inRange(row, zero, b.dim(source, 0)), [&] { copy.copy(row, i); },
-        [&] { copy.clear(i); });
+        [&] { copy.fill(i, none); });
   });
 }
 
@@ -287,6 +292,8 @@ void mlir::shardq::emitRowKernel(KernelBuilder &b, Operation *op,
       .Case(
           [&](CountDecodeRowsOp op) { emitCountDecodeRowsKernel(b, op, args); })
       .Case([&](SplitGateOp op) { emitSplitGateKernel(b, op, args); })
+      .Case([&](CountChunkRowsOp op) { emitCountChunkRowsKernel(b, op, args); })
+      .Case([&](WriteRowsOp) { emitWriteRowsKernel(b, args); })
       .Case([&](GatherGateOp op) { emitGatherGateKernel(b, op, args); })
       .Case([&](ConvertIndicesOp op) { IndexConversion(b, op, args).emit(); })
       .Case([&](TakeRowsOp op) { emitTakeRowsKernel(b, op, args); })

@@ -30,29 +30,41 @@ KernelShape mlir::shardq::getSlotRowsShape(MemRefType indices,
   return shape;
 }
 
-Value mlir::shardq::sumBlock(KernelBuilder &b, Value sums, Value count,
-                             Value &before) {
+Value mlir::shardq::scanBlock(KernelBuilder &b, Value words, Value number,
+                              Value neutral,
+                              llvm::function_ref<Value(Value, Value)> combine,
+                              Value &upTo) {
   Value lane = b.lane(), warp = b.warp(), last = b.i32(kWarp - 1);
-  Value sum = count;
+  upTo = number;
   for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-    Value other = b.shuffleUp(sum, distance);
-    sum = b.select(b.lessEqual(b.i32(distance), lane), b.add(sum, other), sum);
+    Value other = b.shuffleUp(upTo, distance);
+    upTo = b.select(b.lessEqual(b.i32(distance), lane), combine(upTo, other),
+                    upTo);
   }
-  before = b.sub(sum, count);
   int64_t numWarps = b.numThreads() / kWarp;
   if (numWarps == 1)
-    return b.shuffleFrom(sum, last);
+    return b.shuffleFrom(upTo, last);
   auto word = [&](Value index) {
-    return b.advance(sums, b.mul(index, b.i32(4)));
+    return b.advance(words, b.mul(index, b.i32(4)));
   };
-  b.when(b.equal(lane, last), [&] { b.storeAt(sum, word(warp)); });
+  b.when(b.equal(lane, last), [&] { b.storeAt(upTo, word(warp)); });
   b.barrier();
-  Value all = b.i32(0);
+  Value all = neutral;
   for (int64_t i = 0; i < numWarps; ++i) {
     Value here = b.loadAt(b.getI32Type(), word(b.i32(i)));
-    before = b.add(before, b.select(b.less(b.i32(i), warp), here, b.i32(0)));
-    all = b.add(all, here);
+    upTo = combine(upTo, b.select(b.less(b.i32(i), warp), here, neutral));
+    all = combine(all, here);
   }
+  return all;
+}
+
+Value mlir::shardq::sumBlock(KernelBuilder &b, Value sums, Value count,
+                             Value &before) {
+  Value upTo;
+  Value all = scanBlock(
+      b, sums, count, b.i32(0),
+      [&](Value one, Value other) { return b.add(one, other); }, upTo);
+  before = b.sub(upTo, count);
   return all;
 }
 

@@ -10,9 +10,14 @@ namespace mlir::shardq {
 /// Columns of a thread, side by side: two loads of 16 bytes.
 inline constexpr int64_t kSlotColumns = 8;
 
+/// Combines a number (i32) of each thread of a block: `upTo` are those of the
+/// threads up to this one, the result all of them. `words` is shared memory of
+/// 4 bytes a warp; a barrier has to part it from its use by the next call.
+Value scanBlock(KernelBuilder &b, Value words, Value number, Value neutral,
+                llvm::function_ref<Value(Value, Value)> combine, Value &upTo);
+
 /// Sums up a number (i32) of each thread of a block: `before` are those of the
-/// threads before it, the result all of them. `sums` is shared memory of 4
-/// bytes a warp; a barrier has to part it from its use by the next call.
+/// threads before it, the result all of them. `sums` as of scanBlock.
 Value sumBlock(KernelBuilder &b, Value sums, Value count, Value &before);
 
 /// What kernels that turn positions into slots have in common. A block takes a

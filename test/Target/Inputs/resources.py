@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 FIGURES = ["registers", "shared", "threads", "dynamic"]
-PIPELINE = ("builtin.module(shardq-dcp{remarks=false},shard-q-tokens{remarks=false},"
-            "shardq-to-nvvm{arch=sm_90a})")
+PIPELINE = ("builtin.module(shardq-pcp{remarks=false},shardq-dcp{remarks=false},"
+            "shard-q-tokens{remarks=false},shardq-to-nvvm{arch=sm_90a})")
 
 
 def ptxas_release():
@@ -101,10 +101,7 @@ def main():
     path, *examples = [a for a in arguments if a != "--update"]
     path = pathlib.Path(path)
     release = ptxas_release()
-    # Chunks of requests have no form on the GPU yet.
-    examples = [example for example in map(pathlib.Path, examples)
-                if '"pcp" =' not in example.read_text()]
-    programs = {example.stem: measure(example) for example in examples}
+    programs = {example.stem: measure(example) for example in map(pathlib.Path, examples)}
     print(f"{sum(map(len, programs.values()))} kernels of {len(programs)} programs")
     if update:
         write_table(path, release, programs)
