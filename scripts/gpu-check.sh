@@ -318,6 +318,15 @@ chunk_program 4 1 1
 chunk_program 4 2 2
 chunk_program 2 4 2
 chunk_program 8 1 1
+# kv_over_all PCP TP: the same with KV over all ranks, of which those along PCP have the same heads.
+kv_over_all() {
+  chunk_program "$1" "$2" "$2"
+  sed -e "s/\"dcp\" = $2 in \"tp\"\]/\"dcp\" = $2 in \"tp\", \"kv\" = $(($1 * $2)) of [\"pcp\", \"dcp\"]]/" \
+    -e 's/interleave<64> \["dcp"\]/interleave<64> ["kv"]/' -e "s/over $2 in each of/over all of/" \
+    "$programs/v32-pcp$1-tp$2-dcp$2.mlir" >"$programs/v32-pcp$1-tp$2-all.mlir"
+}
+kv_over_all 2 1
+kv_over_all 2 2
 chunks2=$programs/v32-pcp2-tp1-dcp1.mlir
 # One attention call a step, or one for heads and one for tails.
 chunks='builtin.module(shardq-pcp{remarks=false},shardq-dcp{remarks=false})'
@@ -970,7 +979,14 @@ LIST
 8 v32-pcp4-tp2-dcp2 open closed-decodes
 8 v32-pcp2-tp4-dcp2 chunked mixed
 8 v32-pcp8-tp1-dcp1 mixed one-token
+2 v32-pcp2-tp1-all open mixed
+4 v32-pcp2-tp2-all chunked mixed closed-decodes
 LIST
+  # Whole rows: merged along both axes.
+  for ranks in 2 4; do
+    check "verify-v32-pcp2-tp$((ranks / 2))-all-merged" 180 verified $ranks "$programs/v32-pcp2-tp$((ranks / 2))-all.mlir" \
+      --step="$examples/steps/small-closed-decodes.json" --pipeline="$dcp"
+  done
 fi
 
 if wanted roundtrip; then
