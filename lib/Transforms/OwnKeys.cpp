@@ -43,7 +43,7 @@ mlir::shardq::attendOwnKeys(OpBuilder &builder, SparseMlaOp op,
   auto attend = SparseMlaOp::create(
       builder, loc, types, gather->getResults(), keys.kv, filter->getResult(0),
       rows.req, length, Value(), ValueRange{}, op.getScaleAttr(),
-      ShardingAttr(), op.getLseAttr());
+      ShardingAttr(), op.getLseAttr(), op.getKvFormatAttr());
   SmallVector<Type> merged{RankedTensorType::get(
       {numRows, op.getNumHeads(), op.getValueDim()}, element)};
   if (needsLse)
