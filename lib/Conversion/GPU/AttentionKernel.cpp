@@ -782,6 +782,10 @@ void AttentionKernel::emit() {
 
 LogicalResult mlir::shardq::verifySparseMlaKernel(SparseMlaOp op,
                                                   int64_t sharedBytes) {
+  if (op.getKvFormatAttr())
+    return op.emitOpError("has packed rows in 'kv', expected bf16 or f16 for a "
+                          "GPU: unpack them with '")
+           << UnpackRowsOp::getOperationName() << "'";
   Type element = cast<ShapedType>(op.getKv().getType()).getElementType();
   if (!element.isBF16() && !element.isF16())
     return op.emitOpError("has 'kv' of ")
