@@ -1,15 +1,17 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
 // Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
-// local_lengths, filter_indices, merge_lse, gather_blocks, gathered_slots or
-// gathered_table on buffers each, and writes the PTX of their kernels with a
-// list of how they are launched. The tests on a device, which has no MLIR, and
+// local_lengths, filter_indices, merge_lse, gather_blocks, gathered_slots,
+// gathered_table, replicated_table, token_slots, unpack_rows or pack_rows on
+// buffers each, and writes the PTX of their kernels with a list of how they are
+// launched. The tests on a device, which has no MLIR, and
 // those of the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "../../lib/Conversion/GPU/ContextKernels.h"
 #include "../../lib/Conversion/GPU/GatherKernels.h"
+#include "../../lib/Conversion/GPU/ViewKernels.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -278,6 +280,14 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     return writeKernel(name, types, getContextShape(op),
                        [&](KernelBuilder &b, ValueRange args) {
                          emitContextKernel(b, op, args);
+                       });
+  }
+  if (isViewOp(op)) {
+    if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
+      types.push_back(index);
+    return writeKernel(name, types, getViewShape(op),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitViewKernel(b, op, args);
                        });
   }
   if (auto blocks = dyn_cast<GatherBlocksOp>(op)) {

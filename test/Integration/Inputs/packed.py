@@ -63,8 +63,9 @@ def pack_oracle(form, rows):
     packed = np.zeros((len(rows), form.bytes), np.uint8)
     packed[:, :form.latent] = codes
     scale = np.where(finite, scale, np.float32(np.nan)).astype("<f4")
-    packed[:, form.scales:form.scales + 4 * form.groups] = scale.view(np.uint8).reshape(len(rows), -1)
-    packed[:, form.ropes:form.ropes + 2 * form.rope] = np.ascontiguousarray(rows[:, form.latent:]).view(np.uint8).reshape(len(rows), -1)
+    packed[:, form.scales:form.scales + 4 * form.groups] = scale.view(np.uint8).reshape(len(rows), 4 * form.groups)
+    packed[:, form.ropes:form.ropes + 2 * form.rope] = (
+        np.ascontiguousarray(rows[:, form.latent:]).view(np.uint8).reshape(len(rows), 2 * form.rope))
     return packed.view(np.int8)
 
 
