@@ -143,13 +143,3 @@ func.func @f(%x: memref<?x2x16xf32, #shardq.symmetric<@ranks>>, %out: memref<?x2
   shardq.sum_partials %x into(%out) over @ranks "tp" : memref<?x2x16xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xbf16>
   return
 }
-
-// -----
-
-func.func @f(%q: memref<?x16x576xbf16>, %kv: memref<?x656xi8>, %slots: memref<?x64xi32>, %out: memref<?x16x512xbf16>) {
-  // expected-error @+1 {{'shardq.sparse_mla' op has packed rows in 'kv', expected bf16 or f16 for a GPU: unpack them with 'shardq.unpack_rows'}}
-  shardq.sparse_mla q(%q) kv(%kv) slots(%slots) outs(%out)
-      {scale = 1.0 : f32, kv_format = #shardq.packed_rows<512 x f8E4M3FN, rope = 64, order = scales_rope>}
-      : (memref<?x16x576xbf16>, memref<?x656xi8>, memref<?x64xi32>, memref<?x16x512xbf16>) -> ()
-  return
-}

@@ -17,6 +17,7 @@ class Attention:
     sink: bool = False
     lse: str = ""  # "e" or "two"
     scale: float = 0.0721
+    packed: tuple = ()  # element type and order of rows with scales, of `value` and the rest
 
     @property
     def width(self):
@@ -206,6 +207,16 @@ ATTENTION = [
     Attention("mla_h33_w1100_v1024", 33, parts=(1100,), value=1024, lse="e"),
 ]
 
+# Rows of 8-bit values with scales; where scales end before 16 bytes; without rope.
+PACKED_ATTENTION = [
+    Attention("packed_h16", 16, lse="e", topk_length=True, packed=("f8E4M3FN", "scales_rope")),
+    Attention("packed_h64_i8", 64, lse="two", sink=True, req=True, packed=("i8", "rope_scales")),
+    Attention("packed_h128", 128, lse="e", packed=("f8E4M3FN", "scales_rope")),
+    Attention("packed_h8_w144", 8, parts=(144,), value=128, lse="e", packed=("i8", "scales_rope")),
+    Attention("packed_h3_w128", 3, parts=(128,), value=128, lse="e", packed=("f8E4M3FN", "rope_scales")),
+    Attention("packed_h17_w662", 17, parts=(640, 22), value=640, lse="e", packed=("f8E4M3FN", "rope_scales")),
+]
+
 INDEXER = [
     Indexer("idx_h64"),
     Indexer("idx_h32_f16", heads=32, element="f16"),
@@ -389,7 +400,13 @@ def function(name, operands, text, attributes=""):
 def attention(case):
     q = [(f"q{i}", strided(case.element, "?", case.heads, width))
          for i, width in enumerate(case.parts)]
-    operands = q + [("kv", strided(case.element, "?", case.width)),
+    kv, form = strided(case.element, "?", case.width), ""
+    if case.packed:
+        rope = case.width - case.value
+        kv = strided("i8", "?", case.value + case.value // 32 + 2 * rope)
+        form = (f", kv_format = #shardq.packed_rows<{case.value} x {case.packed[0]}, rope = {rope}, "
+                f"order = {case.packed[1]}>")
+    operands = q + [("kv", kv),
                     ("slots", strided(case.slot, "?", "?"))]
     names = ", ".join("%" + n for n, _ in q)
     text = f"shardq.sparse_mla q({names}) kv(%kv) slots(%slots)"
@@ -409,7 +426,7 @@ def attention(case):
         operands.append(("lse", strided("f32", "?", case.heads)))
         outs += ", %lse"
         attributes += f", lse = #shardq.lse<base = {case.lse}>"
-    return function(case.name, operands, f"{text} outs({outs}) {{{attributes}}}")
+    return function(case.name, operands, f"{text} outs({outs}) {{{attributes}{form}}}")
 
 
 def indexer(case):
@@ -655,7 +672,7 @@ def merge(case):
 def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
-    for write, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
+    for write, cases in ((attention, ATTENTION), (attention, PACKED_ATTENTION), (indexer, INDEXER), (topk, TOPK),
                          (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
                          (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
                          (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES), (view, VIEWS),

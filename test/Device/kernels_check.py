@@ -311,7 +311,13 @@ def attention_check(suite, case, rows, columns, num_slots=500, make=None, gaps=F
         apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
         buffers = [Buffer(where, part, apart(24, 8 * (i + 1)), shift)
                    for i, part in enumerate(q)]
-        buffers.append(Buffer(where, kv, apart(64), shift))
+        stored = kv
+        if case.packed:
+            form = packing.Format(case.value, case.packed[0], case.width - case.value, case.packed[1])
+            with np.errstate(all="ignore"):
+                stored = packing.pack_oracle(form, kv)
+                kv = packing.unpack_oracle(form, stored)
+        buffers.append(Buffer(where, stored, apart(64), shift))
         buffers.append(Buffer(where, slots, apart(3)))
         if case.req:
             buffers.append(Buffer(where, req))
@@ -372,18 +378,19 @@ def attention_check(suite, case, rows, columns, num_slots=500, make=None, gaps=F
 
 def attention_checks(suite):
     big = suite.where.is_device
-    by_name = {case.name: case for case in cases.ATTENTION}
+    by_name = {case.name: case for case in cases.ATTENTION + cases.PACKED_ATTENTION}
 
     def check(name, label, *args, **options):
         suite.check(f"{name}: {label}",
                     attention_check(suite, by_name[name], *args, **options))
 
     rows, columns = (17, 2051) if big else (2, 70)
-    for case in cases.ATTENTION:
+    for case in by_name.values():
         check(case.name, f"{rows} rows, {columns} keys", rows, columns,
               num_slots=3000 if big else 100)
         check(case.name, "strided", 3, 192 if big else 40, gaps=True)
-    for case in ("mla_h16", "mla_h64", "mla_h128"):
+    check("packed_h8_w144", "unaligned", 2, 40, shift=2)
+    for case in ("mla_h16", "mla_h64", "mla_h128", "packed_h16"):
         for columns in (64, 192, 256, 2048) if big else (1, 32, 64):
             check(case, f"{columns} keys", 5 if big else 1, columns)
         check(case, "no rows", 0, 64)
@@ -433,7 +440,7 @@ def attention_checks(suite):
         return
     check("mla_h128", "300 rows", 300, 512, num_slots=20000)
     check("mla_h1_w8_v8", "70,000 rows", 70000, 3)
-    for case in ("mla_h16", "mla_h31", "mla_h128", "mla_h96"):
+    for case in ("mla_h16", "mla_h31", "mla_h128", "mla_h96", "packed_h128"):
         check(case, "20 runs, several grids", 40, 512, repeat=20)
 
 

@@ -242,7 +242,7 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     is no lowering of the op as it is, but over an axis of one rank.
 
     With `kv_format`, rows of `kv` are packed (`unpack_rows`), and `Dq` is what a row holds. The op is that on unpacked rows, of
-    which those that are read are unpacked on the way. GPU kernels read none: unpack rows for them.
+    which those that are read are unpacked on the way.
 
     ```
         heads = ["tp"]: rank r          tokens = zigzag ["tp"]: rank r
