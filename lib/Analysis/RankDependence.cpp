@@ -108,6 +108,8 @@ bool RankDependence::visit(Operation *op) {
           GatherQueryOp, CombineLseOp, WeighPartialOp, ReduceHeadsOp,
           GatherRowsOp, GatherKvFinishOp, ChunkSplitOp, ChunkLengthsOp>(op))
     from.contents = true;
+  if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
+    from.contents = true;
   if (isa<LocalRowsOp>(op))
     from.shape = true;
   if (auto exchange = dyn_cast<ExchangeOp>(op)) {

@@ -120,8 +120,9 @@ LogicalResult ChunkSlotsOp::verify() {
   if (!order.getElementType().isInteger(32))
     return emitOpError("'order' has element type ")
            << order.getElementType() << ", expected i32";
-  if (failed(verifySameElement(*this, "padded", padded, "slots",
-                               getSlots().getType())))
+  Type slots = getSlots().getType();
+  if (failed(verifySameElement(*this, "padded", padded, "slots", slots)) ||
+      failed(verifySameView(*this, "padded", padded, "slots", slots)))
     return failure();
   return verifySameDim(*this, "rows", {"padded", padded, 0},
                        {"order", order, 0});
@@ -163,7 +164,9 @@ LogicalResult WriteRowsOp::verify() {
            << getResult().getType() << ", expected the type of 'cache', "
            << getCache().getType();
   if (failed(verifySameRows(*this, "cache", shaped(getCache()),
-                            shaped(getSource()))))
+                            shaped(getSource()))) ||
+      failed(verifySameView(*this, "slots", getSlots().getType(), "cache",
+                            getCache().getType())))
     return failure();
   return verifySameDim(*this, "rows", {"slots", getSlots().getType(), 0},
                        {"source", getSource().getType(), 0});

@@ -85,9 +85,12 @@ LogicalResult FilterIndicesOp::verify() {
       return emitOpError("'counts' has element type ")
              << counts.getElementType() << ", expected i32";
   }
+  if (failed(verifyNoView(*this, "slots", slots)))
+    return failure();
   if (!hasTable)
     return success();
-  if (failed(
+  if (failed(verifyNoView(*this, "table", getTable().getType())) ||
+      failed(
           verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
       failed(verifyBlocks(*this, *getBlockSize(), getBlockStride())))
     return failure();

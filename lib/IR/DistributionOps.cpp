@@ -148,7 +148,8 @@ LogicalResult TakeRowsOp::verify() {
     return failure();
   Type source = getSource().getType(), out = getOutType(0);
   if (failed(verifyRank(*this, "result", out, shaped(getSource()).getRank())) ||
-      failed(verifySameElement(*this, "result", out, "source", source)))
+      failed(verifySameElement(*this, "result", out, "source", source)) ||
+      failed(verifySameView(*this, "result", out, "source", source)))
     return failure();
   for (int64_t dim = 1, rank = cast<ShapedType>(out).getRank(); dim < rank;
        ++dim)

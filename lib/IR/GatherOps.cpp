@@ -128,7 +128,10 @@ LogicalResult GatherBlocksOp::verify() {
       failed(verifyRank(*this, "blocks", blocks, 1)) ||
       failed(verifyRank(*this, "inverse", inverse, 2)) ||
       failed(verifyRank(*this, "count", count, 1)) ||
-      failed(verifyOneEntry(*this, "count", count)))
+      failed(verifyOneEntry(*this, "count", count)) ||
+      failed(verifyNoView(*this, "table", table)) ||
+      failed(verifyNoView(*this, "blocks", blocks)) ||
+      failed(verifyNoView(*this, "inverse", inverse)))
     return failure();
   // What is computed is as wide as the table: sizes that types leave open for
   // one and not the other might differ.
@@ -204,6 +207,7 @@ LogicalResult mlir::shardq::detail::verifyGatheredSources(Operation *op,
     ShapedType type = shaped(source);
     if (failed(verifyRank(op, "source", type, 2)) ||
         failed(verifyStaticDim(op, "dimension", {"source", type, 1})) ||
+        failed(verifyNoView(op, "source", type)) ||
         failed(verifySameElement(op, "source", type, "source", first)) ||
         failed(verifySameDim(op, "rows", {"source", type, 0},
                              {"source", first, 0})))
@@ -420,24 +424,8 @@ GatheredTableOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 LogicalResult
 GatheredTableOp::reifyResultShapes(OpBuilder &builder,
                                    ReifiedRankedShapedTypeDims &shapes) {
-  Location loc = getLoc();
-  MeshAxis over =
-      lookupMeshAxis(*this, getMeshAttr(), getAxisAttr().getValue());
-  if (!over)
-    return failure();
-  OpFoldResult requests = tensor::getMixedSize(builder, loc, getInverse(), 0);
-  int64_t width = shaped(getInverse()).getDimSize(1);
-  int64_t ranks = over.axis.getSize();
-  if (!ShapedType::isDynamic(width)) {
-    shapes.push_back({requests, builder.getIndexAttr(width * ranks)});
-    return success();
-  }
-  Value columns = arith::MulIOp::create(
-      builder, loc,
-      cast<Value>(tensor::getMixedSize(builder, loc, getInverse(), 1)),
-      arith::ConstantIndexOp::create(builder, loc, ranks));
-  shapes.push_back({requests, columns});
-  return success();
+  return reifyWideTable(builder, *this, getInverse(), getMeshAttr(),
+                        getAxisAttr(), shapes);
 }
 
 //===----------------------------------------------------------------------===//

@@ -257,7 +257,9 @@ LogicalResult IndexerOp::verify() {
                            {"q", q, 1})) ||
       failed(verifySameDim(*this, "values in a row",
                            {"keys", getKeys().getType(), 1}, {"q", q, 2})) ||
-      failed(verifySameElement(*this, "keys", getKeys().getType(), "q", q)))
+      failed(verifySameElement(*this, "keys", getKeys().getType(), "q", q)) ||
+      failed(verifySameView(*this, "keys", getKeys().getType(), "table",
+                            getTable().getType())))
     return failure();
   return verifyBlocks(*this, getBlockSize(), getBlockStride());
 }
@@ -316,7 +318,9 @@ LogicalResult ConvertIndicesOp::verify() {
           verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
-                           {"indices", indices, 1})))
+                           {"indices", indices, 1})) ||
+      failed(
+          verifySameView(*this, "slots", slots, "table", getTable().getType())))
     return failure();
   if (getPrefillReq() &&
       failed(verifySameDim(
@@ -352,6 +356,22 @@ ConvertIndicesOp::reifyResultShapes(OpBuilder &builder,
 // SparseMlaOp
 //===----------------------------------------------------------------------===//
 
+/// Rows of the keys are of one element type with those of q, or packed.
+static LogicalResult verifyKeys(SparseMlaOp op, Type q, Type kv) {
+  if (failed(verifySameView(op, "slots", op.getSlots().getType(), "kv", kv)))
+    return failure();
+  PackedRowsAttr format = op.getKvFormatAttr();
+  if (!format)
+    return verifySameElement(op, "q", q, "kv", kv);
+  if (failed(verifyPackedRows(op, "kv", kv, format)))
+    return failure();
+  Type element = cast<ShapedType>(q).getElementType();
+  if (element.isBF16())
+    return success();
+  return op.emitOpError("'q' has element type ")
+         << element << ", expected bf16 as of 'kv' unpacked";
+}
+
 LogicalResult SparseMlaOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 2)))
     return failure();
@@ -370,7 +390,7 @@ LogicalResult SparseMlaOp::verify() {
         failed(verifyStaticDim(*this, "head dimension", {"q", type, 2})) ||
         failed(verifySameDim(*this, "rows", {"q", type, 0}, rows)) ||
         failed(verifySameDim(*this, "heads", {"q", type, 1}, heads)) ||
-        failed(verifySameElement(*this, "q", type, "kv", kv)))
+        failed(verifyKeys(*this, type, kv)))
       return failure();
     queryDim += cast<ShapedType>(type).getDimSize(2);
   }
@@ -386,7 +406,7 @@ LogicalResult SparseMlaOp::verify() {
     return emitOpError("'out' has ")
            << getValueDim() << " values a head, expected at most "
            << getQueryDim() << ", the size of a 'kv' row";
-  if (failed(verifySameElement(*this, "out", out, "kv", kv)) ||
+  if (failed(verifySameElement(*this, "out", out, "q", q)) ||
       failed(verifySameDim(*this, "rows", {"out", out, 0}, rows)) ||
       failed(verifySameDim(*this, "heads", {"out", out, 1}, heads)) ||
       failed(verifySameDim(*this, "rows", {"slots", getSlots().getType(), 0},
@@ -426,6 +446,9 @@ static bool isOverAxis(ShardingAttr sharding, AxisAttr axis) {
 static LogicalResult verifyKvAxes(SparseMlaOp op,
                                   SymbolTableCollection &symbolTable,
                                   ShardingAttr sharding) {
+  if (sharding.isOverKv() &&
+      failed(verifyNoView(op, "kv", op.getKv().getType())))
+    return failure();
   for (StringAttr name : sharding.getKv()) {
     AxisAttr axis = verifyAxis(op, symbolTable, sharding.getMesh(), name);
     if (!axis)

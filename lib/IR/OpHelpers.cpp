@@ -81,6 +81,31 @@ LogicalResult verifySameDim(Operation *op, StringRef what, NamedDim dim,
          << want << " as '" << expected.name << "'";
 }
 
+ViewAttr getView(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? dyn_cast_if_present<ViewAttr>(tensor.getEncoding())
+                : ViewAttr();
+}
+
+LogicalResult verifySameView(Operation *op, StringRef name, Type type,
+                             StringRef expectedName, Type expected) {
+  ViewAttr found = getView(type), want = getView(expected);
+  if (found == want)
+    return success();
+  InFlightDiagnostic diag = op->emitOpError("'") << name << "' is " << type;
+  if (want)
+    return diag << ", expected " << want << " as '" << expectedName << "'";
+  return diag << ", expected no view as '" << expectedName << "'";
+}
+
+LogicalResult verifyNoView(Operation *op, StringRef name, Type type) {
+  ViewAttr found = getView(type);
+  if (!found)
+    return success();
+  return op->emitOpError("'") << name << "' is " << type
+                              << ", expected this rank's own and not " << found;
+}
+
 static constexpr int64_t kMaxStaticDim = int64_t(1) << 24;
 
 LogicalResult verifyTimesRanks(Operation *op, StringRef what, AxisAttr axis,
@@ -154,6 +179,27 @@ LogicalResult reifySlots(OpBuilder &builder, Location loc, Value indices,
   shapes.push_back({rows, tensor::getMixedSize(builder, loc, indices, 1)});
   if (hasCounts)
     shapes.push_back({rows});
+  return success();
+}
+
+LogicalResult reifyWideTable(OpBuilder &builder, Operation *op, Value table,
+                             FlatSymbolRefAttr mesh, StringAttr axis,
+                             ReifiedRankedShapedTypeDims &shapes) {
+  Location loc = op->getLoc();
+  MeshAxis over = lookupMeshAxis(op, mesh, axis.getValue());
+  if (!over)
+    return failure();
+  OpFoldResult requests = tensor::getMixedSize(builder, loc, table, 0);
+  int64_t width = shaped(table).getDimSize(1);
+  int64_t ranks = over.axis.getSize();
+  if (!ShapedType::isDynamic(width)) {
+    shapes.push_back({requests, builder.getIndexAttr(width * ranks)});
+    return success();
+  }
+  Value columns = arith::MulIOp::create(
+      builder, loc, cast<Value>(tensor::getMixedSize(builder, loc, table, 1)),
+      arith::ConstantIndexOp::create(builder, loc, ranks));
+  shapes.push_back({requests, columns});
   return success();
 }
 

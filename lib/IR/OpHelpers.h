@@ -36,6 +36,17 @@ LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
 LogicalResult verifyRank(Operation *op, StringRef name, Type type,
                          int64_t rank);
 
+/// The view that a table, slots or a cache are of; null for those of a rank's
+/// own.
+ViewAttr getView(Type type);
+
+/// Fails unless both are of one view. Buffers are of none.
+LogicalResult verifySameView(Operation *op, StringRef name, Type type,
+                             StringRef expectedName, Type expected);
+
+/// Fails where it is a view.
+LogicalResult verifyNoView(Operation *op, StringRef name, Type type);
+
 /// Fails unless `many` is `few` for each of the ranks, in a dimension of each;
 /// it may be dynamic, and has to be where `few` is.
 LogicalResult verifyTimesRanks(Operation *op, StringRef what, AxisAttr axis,
@@ -61,6 +72,16 @@ AxisAttr verifyAxis(Operation *op, SymbolTableCollection &symbolTable,
 LogicalResult verifyOffsets(Operation *op, SymbolTableCollection &symbolTable,
                             FlatSymbolRefAttr mesh, StringAttr axis,
                             StringRef name, Type offsets);
+
+/// Rows of bytes as the format says.
+LogicalResult verifyPackedRows(Operation *op, StringRef name, Type type,
+                               PackedRowsAttr format);
+
+/// Shapes of a block table with a column for each of `table` and each of the
+/// ranks.
+LogicalResult reifyWideTable(OpBuilder &builder, Operation *op, Value table,
+                             FlatSymbolRefAttr mesh, StringAttr axis,
+                             ReifiedRankedShapedTypeDims &shapes);
 
 /// Shapes and element types of `exchange` and `push`.
 LogicalResult verifyExchangeShapes(Operation *op, Direction direction,

@@ -61,8 +61,9 @@ void ShardQDialect::initialize() {
       ConvertIndicesOp, ExchangeOp, ExpandRowsOp, FilterIndicesOp,
       GatherBlocksOp, GatherGateOp, GatherKvFinishOp, GatherKvStartOp,
       GatherQueryOp, GatheredSlotsOp, GatheredTableOp, IndexerOp,
-      LocalLengthsOp, LocalRowsOp, SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp,
-      TopKOp, ZigzagSplitOp>();
+      LocalLengthsOp, LocalRowsOp, PackRowsOp, ReplicatedTableOp, SparseMlaOp,
+      SplitGateOp, TakeRowsOp, TapOp, TokenSlotsOp, TopKOp, UnpackRowsOp,
+      ZigzagSplitOp>();
 }
 
 /// Checks `shardq.split` on the n-th argument or result of a function.
@@ -130,6 +131,25 @@ LogicalResult ShardQDialect::verifyOperationAttribute(Operation *op,
 //===----------------------------------------------------------------------===//
 // Attributes
 //===----------------------------------------------------------------------===//
+
+LogicalResult
+PackedRowsAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                       int64_t latent, Type element, int64_t rope,
+                       PackedOrder) {
+  constexpr int64_t most = int64_t(1) << 20;
+  if (latent < 1 || latent % kGroup != 0 || latent > most)
+    return emitError() << "packed rows have " << latent
+                       << " latent values, expected a positive multiple of "
+                       << kGroup << ", at most " << most;
+  if (!isa<Float8E4M3FNType>(element) && !element.isSignlessInteger(8))
+    return emitError() << "packed rows have values of type " << element
+                       << ", expected f8E4M3FN or i8";
+  if (rope < 0 || rope % 2 != 0 || rope > most)
+    return emitError() << "packed rows have " << rope
+                       << " values with rope, expected an even number, at most "
+                       << most;
+  return success();
+}
 
 LogicalResult AxisAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                StringRef name, int64_t size, StringAttr parent,

@@ -219,6 +219,11 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     ChunkSlotsOp::attachInterface<TwoFormModel<ChunkSlotsOp>>(*context);
     CountChunkRowsOp::attachInterface<ReaderModel<CountChunkRowsOp>>(*context);
     WriteRowsOp::attachInterface<WriteRowsModel>(*context);
+    ReplicatedTableOp::attachInterface<TwoFormModel<ReplicatedTableOp>>(
+        *context);
+    TokenSlotsOp::attachInterface<TwoFormModel<TokenSlotsOp>>(*context);
+    UnpackRowsOp::attachInterface<TwoFormModel<UnpackRowsOp>>(*context);
+    PackRowsOp::attachInterface<TwoFormModel<PackRowsOp>>(*context);
     GatherGateOp::attachInterface<ReaderModel<GatherGateOp>>(*context);
     CountDecodeRowsOp::attachInterface<ReaderModel<CountDecodeRowsOp>>(
         *context);

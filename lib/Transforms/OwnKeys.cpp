@@ -81,10 +81,10 @@ mlir::shardq::attendOwnKeys(OpBuilder &builder, SparseMlaOp op,
   Value length = rows.topkLength;
   if (!length && filter.getNumOuts() == 2)
     length = filter->getResult(1);
-  auto attend = SparseMlaOp::create(builder, loc, types, queries, keys.kv,
-                                    filter->getResult(0), rows.req, length,
-                                    Value(), ValueRange{}, op.getScaleAttr(),
-                                    ShardingAttr(), op.getLseAttr());
+  auto attend = SparseMlaOp::create(
+      builder, loc, types, queries, keys.kv, filter->getResult(0), rows.req,
+      length, Value(), ValueRange{}, op.getScaleAttr(), ShardingAttr(),
+      op.getLseAttr(), op.getKvFormatAttr());
   SmallVector<Value> values(attend->getResults());
   SmallVector<Type> merged{RankedTensorType::get(
       {numRows, op.getNumHeads(), op.getValueDim()}, element)};

@@ -76,11 +76,11 @@ LogicalResult forEachUse(Value value,
 class Rewriter {
 public:
   Rewriter(ModuleOp module, DcpStep step, DecodeRows decodeRows,
-           int32_t nullBlock, bool remarks)
+           GatheredBlocks blocks, int32_t nullBlock, bool remarks)
       : module(module), step(step),
         combinesDecodeRows(decodeRows == DecodeRows::Combine),
-        nullBlock(nullBlock), remarks(remarks), builder(module.getContext()),
-        dominance(module) {}
+        gathersAll(blocks == GatheredBlocks::Full), nullBlock(nullBlock),
+        remarks(remarks), builder(module.getContext()), dominance(module) {}
 
   LogicalResult run();
 
@@ -121,6 +121,7 @@ private:
   ModuleOp module;
   DcpStep step;
   bool combinesDecodeRows;
+  bool gathersAll;
   int32_t nullBlock;
   bool remarks;
   OpBuilder builder;
@@ -358,7 +359,8 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   blocks.op = GatherBlocksOp::create(
       builder, expand.getLoc(), types, table, lengths, ValueRange{},
       sharding.getMesh(), candidate.axis, interleave,
-      convert.getBlockSizeAttr(), builder.getI32IntegerAttr(nullBlock));
+      convert.getBlockSizeAttr(), builder.getI32IntegerAttr(nullBlock),
+      gathersAll ? builder.getUnitAttr() : UnitAttr());
   return blocks;
 }
 
@@ -534,7 +536,7 @@ SmallVector<Value> Rewriter::attendGathered(const Candidate &candidate,
       ShardingAttr::get(builder.getContext(), sharding.getMesh(),
                         sharding.getHeads(), sharding.getOrder(),
                         sharding.getTokens()),
-      op.getLseAttr());
+      op.getLseAttr(), op.getKvFormatAttr());
   return SmallVector<Value>(attend->getResults());
 }
 
@@ -700,7 +702,8 @@ struct ShardQDcpPass : public shardq::impl::ShardQDcpBase<ShardQDcpPass> {
   using ShardQDcpBase::ShardQDcpBase;
 
   void runOnOperation() override {
-    if (failed(Rewriter(getOperation(), step, decodeRows, nullBlock, remarks)
+    if (failed(Rewriter(getOperation(), step, decodeRows, blocks, nullBlock,
+                        remarks)
                    .run()))
       signalPassFailure();
   }

@@ -626,7 +626,7 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
     return SparseMlaOp::create(builder, loc, types, part.q, kv, part.slots,
                                part.req, part.topkLength, op.getSink(),
                                ValueRange{}, op.getScaleAttr(), sharding,
-                               op.getLseAttr());
+                               op.getLseAttr(), op.getKvFormatAttr());
   };
   auto overTokens = ShardingAttr::get(builder.getContext(), candidate.mesh, {},
                                       TokenOrder::Zigzag, {axisAttr});

@@ -119,3 +119,13 @@ func.func @f(%kv: memref<?x8xf32>, %b: memref<?xi32>, %c: memref<1xi32>, %out: m
   shardq.gather_kv_finish %h outs(%out) : (!shardq.kv_gather, memref<?x8xf32, #shardq.symmetric<@ranks>>) -> ()
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+  // expected-error @+1 {{is named "shardq_replicated_view", which is a name of ShardQ's runtime}}
+func.func private @shardq_replicated_view(i32) -> i32
+func.func @f() -> index {
+  %r = shardq.rank over @ranks
+  return %r : index
+}

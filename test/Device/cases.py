@@ -17,6 +17,7 @@ class Attention:
     sink: bool = False
     lse: str = ""  # "e" or "two"
     scale: float = 0.0721
+    packed: tuple = ()  # element type and order of rows with scales, of `value` and the rest
 
     @property
     def width(self):
@@ -199,6 +200,39 @@ class Write:
     slot: str = "i32"
 
 
+@dataclass(frozen=True)
+class View:
+    name: str
+    ranks: int
+    per_block: int = 1
+
+
+@dataclass(frozen=True)
+class TokenSlots:
+    name: str
+    ranks: int  # 0 where the table is of all tokens
+    interleave: int
+    block: int
+    stride: int = 0
+    slot: str = "i64"
+
+
+@dataclass(frozen=True)
+class Packed:
+    name: str
+    packs: bool
+    latent: int = 512
+    element: str = "f8E4M3FN"
+    rope: int = 64
+    order: str = "scales_rope"
+
+
+@dataclass(frozen=True)
+class Full:
+    name: str
+    ranks: int
+
+
 ATTENTION = [
     # The models' shapes, with everything that is optional.
     Attention("mla_h1", 1, lse="e"),
@@ -219,6 +253,16 @@ ATTENTION = [
     Attention("mla_h17_w37_v19", 17, parts=(20, 17), value=19, lse="e", scale=0.2),
     Attention("mla_h1_w8_v8", 1, parts=(8,), value=8, lse="e", scale=0.5),
     Attention("mla_h33_w1100_v1024", 33, parts=(1100,), value=1024, lse="e"),
+]
+
+# Rows of 8-bit values with scales; where scales end before 16 bytes; without rope.
+PACKED_ATTENTION = [
+    Attention("packed_h16", 16, lse="e", topk_length=True, packed=("f8E4M3FN", "scales_rope")),
+    Attention("packed_h64_i8", 64, lse="two", sink=True, req=True, packed=("i8", "rope_scales")),
+    Attention("packed_h128", 128, lse="e", packed=("f8E4M3FN", "scales_rope")),
+    Attention("packed_h8_w144", 8, parts=(144,), value=128, lse="e", packed=("i8", "scales_rope")),
+    Attention("packed_h3_w128", 3, parts=(128,), value=128, lse="e", packed=("f8E4M3FN", "rope_scales")),
+    Attention("packed_h17_w662", 17, parts=(640, 22), value=640, lse="e", packed=("f8E4M3FN", "rope_scales")),
 ]
 
 INDEXER = [
@@ -379,6 +423,32 @@ TABLES = [
     Table("gather_table_1", 1, 5, 5),
 ]
 
+VIEWS = [
+    View("view_table_8", 8),
+    View("view_table_3_pairs", 3, 2),
+    View("view_table_2_fours", 2, 4),
+    View("view_table_1", 1),
+    View("view_table_2_most", 2, (1 << 31) - 1),
+]
+
+TOKEN_SLOTS = [
+    TokenSlots("view_slots", 0, 1, 64),
+    TokenSlots("view_slots_i32", 0, 1, 16, 70, slot="i32"),
+    TokenSlots("view_slots_dcp4", 4, 2, 64, 70),
+    TokenSlots("view_slots_dcp3_i32", 3, 64, 64, slot="i32"),
+    TokenSlots("view_slots_dcp1", 1, 1, 3),
+]
+
+FULL = [Full("gather_all_blocks", 4)]
+
+PACKED = [Packed(f"{verb}_{name}", verb == "packing", *facts) for verb in ("packing", "unpack") for name, facts in (
+    ("e4m3_656", (512, "f8E4M3FN", 64, "scales_rope")),
+    ("i8_656", (512, "i8", 64, "rope_scales")),
+    ("e4m3_no_rope", (128, "f8E4M3FN", 0, "rope_scales")),
+    ("i8_odd", (384, "i8", 6, "scales_rope")),
+    ("e4m3_rope_aside", (128, "f8E4M3FN", 64, "scales_rope")),
+)]
+
 
 CHUNK = [
     *(Chunk(f"chunk_count_{part}_{ranks}", "count", ranks, part)
@@ -430,7 +500,13 @@ def function(name, operands, text, attributes=""):
 def attention(case):
     q = [(f"q{i}", strided(case.element, "?", case.heads, width))
          for i, width in enumerate(case.parts)]
-    operands = q + [("kv", strided(case.element, "?", case.width)),
+    kv, form = strided(case.element, "?", case.width), ""
+    if case.packed:
+        rope = case.width - case.value
+        kv = strided("i8", "?", case.value + case.value // 32 + 2 * rope)
+        form = (f", kv_format = #shardq.packed_rows<{case.value} x {case.packed[0]}, rope = {rope}, "
+                f"order = {case.packed[1]}>")
+    operands = q + [("kv", kv),
                     ("slots", strided(case.slot, "?", "?"))]
     names = ", ".join("%" + n for n, _ in q)
     text = f"shardq.sparse_mla q({names}) kv(%kv) slots(%slots)"
@@ -450,7 +526,7 @@ def attention(case):
         operands.append(("lse", strided("f32", "?", case.heads)))
         outs += ", %lse"
         attributes += f", lse = #shardq.lse<base = {case.lse}>"
-    return function(case.name, operands, f"{text} outs({outs}) {{{attributes}}}")
+    return function(case.name, operands, f"{text} outs({outs}) {{{attributes}{form}}}")
 
 
 def indexer(case):
@@ -670,6 +746,48 @@ def write(case):
         "shardq.write_rows %source at(%slots) into(%cache)")
 
 
+def view(case):
+    operands = [("table", strided("i32", "?", "?")), ("lengths", strided("i32", "?")),
+                ("view", strided("i32", "?", "?"))]
+    return mesh(case) + function(
+        case.name, operands, f"shardq.replicated_table %table lengths(%lengths) over @{case.name}_ranks "
+        f'"dcp" outs(%view) {{blocks_per_block = {case.per_block} : i64}}')
+
+
+def token_slots(case):
+    operands = [("table", strided("i32", "?", "?")), ("req", strided("i32", "?")),
+                ("visible", strided("i32", "?")), ("slots", strided(case.slot, "?"))]
+    over, attributes = "", [f"block_size = {case.block} : i64"]
+    if case.ranks:
+        over = f' over @{case.name}_ranks "dcp"'
+        attributes.append(f"interleave = {case.interleave} : i64")
+    if case.stride:
+        attributes.append(f"block_stride_rows = {case.stride} : i64")
+    return (mesh(case) if case.ranks else "") + function(
+        case.name, operands, f"shardq.token_slots table(%table) rows(%req, %visible){over} "
+        f"outs(%slots) {{{', '.join(attributes)}}}")
+
+
+def full(case):
+    operands = [("table", strided("i32", "?", "?")), ("lengths", strided("i32", "?")),
+                ("blocks", strided("i32", "?")), ("inverse", strided("i32", "?", "?")),
+                ("count", "memref<1xi32>")]
+    return mesh(case) + function(
+        case.name, operands, f"shardq.gather_blocks %table lengths(%lengths) over @{case.name}_ranks "
+        f'"dcp" outs(%blocks, %inverse, %count) {{block_size = 64 : i64, full, interleave = 64 : i64}}')
+
+
+def packed(case):
+    size = case.latent + case.latent // 32 + 2 * case.rope
+    operands = [("packed", strided("i8", "?", size)), ("rows", strided("bf16", "?", case.latent + case.rope))]
+    if case.packs:
+        operands.reverse()
+    (source, _), (target, _) = operands
+    return function(
+        case.name, operands, f"shardq.{'pack' if case.packs else 'unpack'}_rows %{source} outs(%{target}) "
+        f"{{format = #shardq.packed_rows<{case.latent} x {case.element}, rope = {case.rope}, order = {case.order}>}}")
+
+
 def bytes_of(element):
     return 4 if element == "f32" else 1 if element in ("i8", "f8E4M3FN") else 2
 
@@ -717,12 +835,12 @@ def sum_(case):
 def main():
     """Those whose names begin with the first argument, or all."""
     prefix = (sys.argv[1:] or [""])[0]
-    for describe, cases in ((attention, ATTENTION), (indexer, INDEXER), (topk, TOPK),
-                         (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
-                         (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
-                         (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES),
-                         (weigh, WEIGH), (sum_, SUM), (chunk, CHUNK),
-                         (take, TAKE), (write, WRITE)):
+    for describe, cases in ((attention, ATTENTION), (attention, PACKED_ATTENTION), (indexer, INDEXER), (topk, TOPK),
+                            (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
+                            (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
+                            (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES), (view, VIEWS),
+                            (token_slots, TOKEN_SLOTS), (full, FULL), (packed, PACKED),
+                            (weigh, WEIGH), (sum_, SUM), (chunk, CHUNK), (take, TAKE), (write, WRITE)):
         for case in cases:
             if case.name.startswith(prefix):
                 print(describe(case))

@@ -24,6 +24,10 @@ import numpy as np
 import cases
 import ptx
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Integration", "Inputs"))
+import packed as packing
+from views import view_oracle
+
 NO_KEY, OTHER_NAN = 0xFFFFFFFF, 0x7FFFFFFF
 
 
@@ -311,7 +315,13 @@ def attention_check(suite, case, rows, columns, num_slots=500, make=None, gaps=F
         apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
         buffers = [Buffer(where, part, apart(24, 8 * (i + 1)), shift)
                    for i, part in enumerate(q)]
-        buffers.append(Buffer(where, kv, apart(64), shift))
+        stored = kv
+        if case.packed:
+            form = packing.Format(case.value, case.packed[0], case.width - case.value, case.packed[1])
+            with np.errstate(all="ignore"):
+                stored = packing.pack_oracle(form, kv)
+                kv = packing.unpack_oracle(form, stored)
+        buffers.append(Buffer(where, stored, apart(64), shift))
         buffers.append(Buffer(where, slots, apart(3)))
         if case.req:
             buffers.append(Buffer(where, req))
@@ -372,18 +382,19 @@ def attention_check(suite, case, rows, columns, num_slots=500, make=None, gaps=F
 
 def attention_checks(suite):
     big = suite.where.is_device
-    by_name = {case.name: case for case in cases.ATTENTION}
+    by_name = {case.name: case for case in cases.ATTENTION + cases.PACKED_ATTENTION}
 
     def check(name, label, *args, **options):
         suite.check(f"{name}: {label}",
                     attention_check(suite, by_name[name], *args, **options))
 
     rows, columns = (17, 2051) if big else (2, 70)
-    for case in cases.ATTENTION:
+    for case in by_name.values():
         check(case.name, f"{rows} rows, {columns} keys", rows, columns,
               num_slots=3000 if big else 100)
         check(case.name, "strided", 3, 192 if big else 40, gaps=True)
-    for case in ("mla_h16", "mla_h64", "mla_h128"):
+    check("packed_h8_w144", "unaligned", 2, 40, shift=2)
+    for case in ("mla_h16", "mla_h64", "mla_h128", "packed_h16"):
         for columns in (64, 192, 256, 2048) if big else (1, 32, 64):
             check(case, f"{columns} keys", 5 if big else 1, columns)
         check(case, "no rows", 0, 64)
@@ -433,7 +444,7 @@ def attention_checks(suite):
         return
     check("mla_h128", "300 rows", 300, 512, num_slots=20000)
     check("mla_h1_w8_v8", "70,000 rows", 70000, 3)
-    for case in ("mla_h16", "mla_h31", "mla_h128", "mla_h96"):
+    for case in ("mla_h16", "mla_h31", "mla_h128", "mla_h96", "packed_h128"):
         check(case, "20 runs, several grids", 40, 512, repeat=20)
 
 
@@ -1758,6 +1769,159 @@ def table_checks(suite):
                     table_check(suite, case, 2, 8, promised=3))
 
 
+# --- Views and packed rows --------------------------------------------------------
+
+
+def view_check(suite, case, make, gap=0, shift=0, promised=0, expected=None):
+    """`promised` requests of the view, beyond those of the table."""
+
+    def body(rng):
+        table, lengths = (np.array(a, np.int32) for a in make(rng))
+        both = min(len(table), len(lengths))
+        want = np.zeros((len(table) + promised, table.shape[1] * case.ranks), np.int64)
+        want[:both] = view_oracle(table[:both], lengths, case.ranks, case.per_block)
+        if expected is not None:
+            assert (want == expected).all(), f"the reference is wrong: {want}"
+        view = Buffer(suite.where, np.full(want.shape, 77, np.int32), [gap], shift)
+        suite.launch(case.name, len(want), [*Buffer(suite.where, table, [1]).words(),
+                                            *Buffer(suite.where, lengths).words(), *view.words()])
+        wrong = view.fetch() != want
+        assert not wrong.any(), f"{wrong.sum()} entries are wrong, first {np.argwhere(wrong)[0]}"
+
+    return body
+
+
+def view_checks(suite):
+    golden = cases.VIEWS[1]
+    assert golden.per_block == 2
+    suite.check("view_table_3_pairs: golden", view_check(
+        suite, golden, lambda rng: ([[10, 11, 16, 17]], [9]),
+        expected=[[30, 31, 32, 33, 34, 35, 48, 49, 50, 51, 52, 53]]))
+    for case in cases.VIEWS:
+        def ragged(rng, requests=5, width=8, lengths=5):
+            table = rng.integers(-2, 1000, (requests, width))
+            table[:1, ::3] = (1 << 31) - 1
+            return table, rng.integers(-1, 3, lengths)
+
+        check = lambda label, make, case=case, **options: suite.check(
+            f"{case.name}: {label}", view_check(suite, case, make, **options))
+        check("ragged", ragged)
+        check("odd width", lambda rng, make=ragged: make(rng, width=11))
+        check("strided", ragged, gap=3)
+        check("unaligned", ragged, shift=4)
+        check("requests without a length", lambda rng, make=ragged: make(rng, lengths=2))
+        check("requests that nobody has", ragged, promised=2)
+        check("no requests", lambda rng, make=ragged: make(rng, requests=0, lengths=0))
+        check("no columns", lambda rng, make=ragged: make(rng, width=0))
+
+
+def slots_check(suite, case, rows, fewer=0, large=False):
+    """`fewer` rows of the visible lengths than of slots."""
+
+    def body(rng):
+        where, requests, width = suite.where, 4, 30
+        table = rng.integers(0, (1 << 31) // case.block if large else 3000, (requests, width)).astype(np.int32)
+        table[rng.random(table.shape) < 0.1] = -3
+        req = rng.integers(-1, requests + 1, rows).astype(np.int32)
+        last = width * case.block * max(case.ranks, 1)
+        visible = rng.integers(-2, last + 5, rows).astype(np.int32)
+        visible[:9] = np.resize([0, 1, last, last + 1, -(1 << 31), (1 << 31) - 1], 9)[:rows]
+        for rank in range(max(case.ranks, 1)):
+            t = visible.astype(np.int64) - 1
+            mine, l = t >= 0, t
+            if case.ranks:
+                mine &= t // case.interleave % case.ranks == rank
+                l = t // (case.ranks * case.interleave) * case.interleave + t % case.interleave
+            valid = mine & (req >= 0) & (req < requests) & (l // case.block < width)
+            valid[rows - fewer:] = False
+            entry = np.full(rows, -1, np.int64)
+            entry[valid] = table[req[valid], l[valid] // case.block]
+            want = entry * (case.stride or case.block) + l % case.block
+            valid &= (entry >= 0) & (want < 1 << (31 if case.slot == "i32" else 63))
+            want = np.where(valid, want, -1)
+            slots = Buffer(where, np.full(rows, 77, "i4" if case.slot == "i32" else "i8"))
+            words = [*Buffer(where, table, [2]).words(), *Buffer(where, req).words(),
+                     *Buffer(where, visible[:rows - fewer]).words(), *slots.words()]
+            suite.launch(case.name, rows, words + [rank] * bool(case.ranks))
+            wrong = slots.fetch() != want
+            assert not wrong.any(), f"{wrong.sum()} slots of rank {rank} are wrong, first {np.argwhere(wrong)[0]}"
+
+    return body
+
+
+def full_check(suite, case, table, gap=0):
+    def body(rng):
+        where, given = suite.where, np.array(table, np.int32)
+        blocks = Buffer(where, np.full(given.size, 77, np.int32))
+        inverse = Buffer(where, np.full(given.shape, 77, np.int32), [gap])
+        count = Buffer(where, np.full(1, 77, np.int32))
+        suite.launch(case.name, given.size, [
+            *Buffer(where, given, [gap]).words(), *Buffer(where, np.zeros(len(given), np.int32)).words(),
+            *blocks.words(), *inverse.words(), *memref(count.address, (1,))])
+        places = np.arange(given.size).reshape(given.shape)
+        assert (blocks.fetch() == given.reshape(-1)).all(), "blocks"
+        assert (inverse.fetch() == np.where(given < 0, -1, places)).all(), "inverse"
+        assert count.fetch()[0] == given.size, "count"
+
+    return body
+
+
+def packed_check(suite, case, rows, gaps=(0, 0), shift=0, fewer=0):
+    def body(rng):
+        where = suite.where
+        form = packing.Format(case.latent, case.element, case.rope, case.order)
+        values = rng.standard_normal((rows, form.dim)) * 2.0 ** rng.integers(-140, 100, (rows, 1))
+        values[:1] = 0
+        values[1:2, 5] = np.nan
+        values[2:3, form.latent - 1] = -np.inf
+        values[3:4, :form.latent] = np.arange(form.latent) / 2.0 - 60
+        values[4:5, :form.latent] = form.largest * 2.0 ** -(np.arange(form.latent) % 21.0)
+        values[5:6, :form.latent] = np.arange(form.latent) % 17 * 2.0 ** -10
+        values[3:6, :form.latent:packing.GROUP] = -form.largest
+        given = narrow(values, "bf16")
+        given[np.isnan(values)] = 0x7FC0
+        with np.errstate(all="ignore"):
+            packed = packing.pack_oracle(form, given)
+            if not case.packs:
+                # Any byte with scales of any size.
+                packed[:, :form.latent] = (np.arange(form.latent) + 3 * np.arange(rows)[:, None]) % 256
+            source, want = (given, packed) if case.packs else (packed, packing.unpack_oracle(form, packed))
+        # Rows that only one side has are left alone.
+        target = Buffer(where, np.full(want.shape, 77, want.dtype), [gaps[1]], shift)
+        words = [*Buffer(where, source[:rows - fewer], [gaps[0]], shift).words(), *target.words()]
+        suite.launch(case.name, rows, words)
+        got, want = target.fetch(), want.copy()
+        want[rows - fewer:] = 77
+        differs = got != want
+        if not case.packs:
+            differs &= ~(np.isnan(widen(got, "bf16")) & np.isnan(widen(want, "bf16")))
+        assert not differs.any(), (f"{differs.sum()} are wrong, first {np.argwhere(differs)[0]}: "
+                                   f"{got[differs][0]}, expected {want[differs][0]}")
+
+    return body
+
+
+def views_checks(suite):
+    big = suite.where.is_device
+    view_checks(suite)
+    for case in cases.TOKEN_SLOTS:
+        suite.check(f"{case.name}: any length", slots_check(suite, case, 3000 if big else 300))
+        suite.check(f"{case.name}: fewer lengths", slots_check(suite, case, 20, fewer=7))
+        suite.check(f"{case.name}: large blocks", slots_check(suite, case, 40, large=True))
+        suite.check(f"{case.name}: no rows", slots_check(suite, case, 0))
+    for case in cases.FULL:
+        suite.check(f"{case.name}: golden", full_check(suite, case, [[0, 1], [2, 3]]))
+        suite.check(f"{case.name}: repeated", full_check(suite, case, [[7, 7, -1], [0, -5, 7]], gap=2))
+        suite.check(f"{case.name}: none", full_check(suite, case, np.zeros((0, 5))))
+    for case in cases.PACKED:
+        for rows in (0, 1, 9, 20000 if big else 40):
+            suite.check(f"{case.name}: {rows} rows", packed_check(suite, case, rows))
+        suite.check(f"{case.name}: strided", packed_check(suite, case, 7, (16, 16)))
+        suite.check(f"{case.name}: strides of no 16 bytes", packed_check(suite, case, 7, (3, 3)))
+        suite.check(f"{case.name}: unaligned", packed_check(suite, case, 7, shift=2))
+        suite.check(f"{case.name}: the source has fewer", packed_check(suite, case, 7, fewer=3))
+
+
 # --- Slots ------------------------------------------------------------------------
 
 
@@ -2339,6 +2503,7 @@ def main():
     blocks_checks(suite)
     gathered_checks(suite)
     table_checks(suite)
+    views_checks(suite)
     convert_checks(suite)
     for case in cases.LENGTHS:
         suite.check(f"{case.name}: any length", lengths_check(suite, case))

@@ -354,6 +354,8 @@ class Block:
             return ~v[0]
         if name == "neg":
             return -v[0]
+        if name == "abs":
+            return np.abs(v[0])
         if name in ("max", "min"):
             if dtype.kind == "f":
                 of = {"max": (np.maximum, np.fmax), "min": (np.minimum, np.fmin)}[name]
@@ -411,6 +413,20 @@ class Block:
         else:
             self.put(to, self.get(source, f"u{size}"))
 
+    def do_prmt(self, parts, operands):
+        """Bytes of two words, or their signs, chosen by the digits of a number."""
+        low, high = (self.get(o, np.uint32) for o in operands[1:3])
+        both = np.asarray(low).astype(np.uint64) | np.asarray(high).astype(np.uint64) << np.uint64(32)
+        digits = int(operands[3].rstrip("U"), 0)
+        result = np.zeros((), np.uint64)
+        for i in range(4):
+            digit = digits >> 4 * i & 15
+            byte = both >> np.uint64(8 * (digit & 7)) & np.uint64(255)
+            if digit & 8:
+                byte = np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0))
+            result = result | byte << np.uint64(8 * i)
+        self.put(operands[0], result.astype(np.uint32))
+
     def do_cvta(self, parts, operands):
         self.put(operands[0], self.get(operands[1], np.uint64))
 
@@ -427,7 +443,9 @@ class Block:
             return self.put(operands[0], self.convert(to, source, operands[1]))
         kinds = {"s": "i", "u": "u"}
         value = self.get(operands[1], kinds[source[0]] + str(int(source[1:]) // 8))
-        self.put(operands[0], value.astype(kinds[to[0]] + str(int(to[1:]) // 8)))
+        value = value.astype(kinds[to[0]] + str(int(to[1:]) // 8))
+        # No register is of 8 bits.
+        self.put(operands[0], value.astype(kinds[to[0]] + "2") if value.itemsize == 1 else value)
 
     def convert(self, to, source, operand):
         if to == "f32" and source == "bf16":
@@ -437,6 +455,9 @@ class Block:
         if to in ("bf16", "f16") and source == "f32":
             value = np.broadcast_to(self.get(operand, np.float32), (self.threads,))
             return (to_bf16 if to == "bf16" else to_f16)(value)
+        if to == "f32" and source[0] in "us":
+            kind = ("i" if source[0] == "s" else "u") + str(int(source[1:]) // 8)
+            return self.get(operand, kind).astype(np.float32)
         raise Fault(f"unknown conversion from {source} to {to}")
 
     def do_mul(self, parts, operands):
@@ -543,6 +564,8 @@ class Block:
                 value = value.astype("i8" if kind[0] == "s" else "u8")
             elif n.startswith("%r") and not n.startswith("%rs") and size < 4:
                 value = value.astype("i4" if kind[0] == "s" else "u4")
+            elif n.startswith("%rs") and kind == "s8":
+                value = value.astype("i2")
             self.put(n, value)
 
     def do_st(self, parts, operands):

@@ -1,11 +1,9 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
 // Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
-// local_lengths, filter_indices, merge_lse, weigh_partial, sum_partials,
-// gather_blocks, gathered_slots, gathered_table, take_rows, write_rows or op of
-// chunks on buffers each, and writes the PTX of their kernels with a list of
-// how they are launched. The tests on a device, which has no MLIR, and those of
-// the PTX's meaning run what this makes.
+// and any other op that has one kernel or two, on buffers each, and writes the
+// PTX of their kernels with a list of how they are launched. The tests on a
+// device, which has no MLIR, and those of the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +11,7 @@
 #include "../../lib/Conversion/GPU/ContextKernels.h"
 #include "../../lib/Conversion/GPU/GatherKernels.h"
 #include "../../lib/Conversion/GPU/ReductionKernels.h"
+#include "../../lib/Conversion/GPU/ViewKernels.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -313,6 +312,14 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   }
   if (isa<ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp>(op))
     return writeChunks(name, op);
+  if (isViewOp(op)) {
+    if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
+      types.push_back(index);
+    return writeKernel(name, types, getViewShape(op),
+                       [&](KernelBuilder &b, ValueRange args) {
+                         emitViewKernel(b, op, args);
+                       });
+  }
   if (auto blocks = dyn_cast<GatherBlocksOp>(op)) {
     if (failed(writeKernel((name + "_list").str(), types, getBlockListShape(),
                            [&](KernelBuilder &b, ValueRange args) {

@@ -18,6 +18,25 @@ func.func @exchanges(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %offsets: tenso
 
 // -----
 
+// Views, slots of tokens and packed rows are arithmetic too.
+// CHECK-LABEL: func @views
+shardq.mesh @ranks ["tp" = 3]
+func.func @views(%table: tensor<?x?xi32>, %n: tensor<?xi32>, %rows: tensor<?x128xbf16>) {
+  // SIMPLE-NEXT: return
+  %0 = shardq.replicated_table %table lengths(%n) over @ranks "tp" : (tensor<?x?xi32>, tensor<?xi32>)
+      -> tensor<?x?xi32, #shardq.view<replicated>>
+  %1 = shardq.token_slots table(%0) rows(%n, %n) {block_size = 4 : i64}
+      : (tensor<?x?xi32, #shardq.view<replicated>>, tensor<?xi32>, tensor<?xi32>)
+      -> tensor<?xi64, #shardq.view<replicated>>
+  %2 = shardq.pack_rows %rows {format = #shardq.packed_rows<128 x i8, rope = 0, order = rope_scales>}
+      : (tensor<?x128xbf16>) -> tensor<?x132xi8>
+  %3 = shardq.unpack_rows %2 {format = #shardq.packed_rows<128 x i8, rope = 0, order = rope_scales>}
+      : (tensor<?x132xi8>) -> tensor<?x128xbf16>
+  return
+}
+
+// -----
+
 // Nor is a gather in two parts; what it moves, and where that stands, is arithmetic.
 // CHECK-LABEL: func @gather
 shardq.mesh @ranks ["tp" = 3]

@@ -161,3 +161,66 @@ func.func private @f() -> (tensor<4xf32> {shardq.split = #shardq.split<@ranks, 0
 func.func private @ranks()
 // expected-error @+1 {{'func.func' op splits argument 0 over axis "tp" of @ranks, which does not exist}}
 func.func private @f(tensor<4xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">})
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have 130 latent values, expected a positive multiple of 128, at most 1048576}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<130 x i8, rope = 64, order = scales_rope>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have 0 latent values, expected a positive multiple of 128, at most 1048576}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<0 x i8, rope = 64, order = scales_rope>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have 2097152 latent values, expected a positive multiple of 128, at most 1048576}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<2097152 x i8, rope = 64, order = scales_rope>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have values of type 'f8E5M2', expected f8E4M3FN or i8}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<512 x f8E5M2, rope = 64, order = scales_rope>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have 63 values with rope, expected an even number, at most 1048576}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<512 x i8, rope = 63, order = rope_scales>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have -2 values with rope, expected an even number, at most 1048576}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<512 x i8, rope = -2, order = rope_scales>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+2 {{failed to parse ShardQ_PackedRowsAttr parameter 'order'}}
+  // expected-error @+1 {{expected ::mlir::shardq::PackedOrder to be one of: scales_rope, rope_scales}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<512 x i8, rope = 64, order = rope>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{failed to parse ShardQ_ViewAttr parameter 'value'}}
+// expected-error @+1 {{expected ::mlir::shardq::KvView to be one of: replicated}}
+func.func private @f(tensor<?xi32, #shardq.view<local>>)

@@ -629,7 +629,7 @@ func.func @f(%q: tensor<?x2x4xbf16>, %kv: tensor<?x4xf32>, %slots: tensor<?x8xi3
 // -----
 
 func.func @f(%q: tensor<?x2x4xf16>, %kv: tensor<?x4xf16>, %slots: tensor<?x8xi32>) {
-  // expected-error @+1 {{'out' has element type 'f32', expected 'f16' as 'kv'}}
+  // expected-error @+1 {{'out' has element type 'f32', expected 'f16' as 'q'}}
   %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) {scale = 1.0 : f32}
       : (tensor<?x2x4xf16>, tensor<?x4xf16>, tensor<?x8xi32>) -> tensor<?x2x4xf32>
   return

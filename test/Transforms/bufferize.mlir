@@ -151,6 +151,38 @@ func.func @gather(%kv: tensor<?x8xf32>, %table: tensor<?x?xi32>, %n: tensor<?xi3
   return %2, %1, %3, %4 : tensor<?x8xf32>, tensor<?x4xi64>, tensor<?x?xi32>, i1
 }
 
+// Encodings are of tensors only.
+// CHECK-LABEL: func.func @views
+// CHECK-SAME: %[[TABLE:.*]]: memref<?x?xi32>, %[[N:.*]]: memref<?xi32>, %[[KEYS:.*]]: memref<?x144xbf16>, %[[CACHE:.*]]: memref<?x164xi8>
+func.func @views(%table: tensor<?x?xi32>, %n: tensor<?xi32>, %keys: tensor<?x144xbf16>,
+                 %cache: tensor<?x164xi8, #shardq.view<replicated>>)
+    -> (tensor<?x164xi8, #shardq.view<replicated>>, tensor<?x144xbf16, #shardq.view<replicated>>) {
+  // CHECK: %[[W:.*]] = memref.dim %[[TABLE]], %c1
+  // CHECK: %[[WIDE:.*]] = arith.muli %[[W]], %c3
+  // CHECK: %[[VIEW:.*]] = memref.alloc(%{{.*}}, %[[WIDE]]) {{.*}} : memref<?x?xi32>
+  // CHECK: shardq.replicated_table %[[TABLE]] lengths(%[[N]]) over @ranks "tp" outs(%[[VIEW]])
+  %view = shardq.replicated_table %table lengths(%n) over @ranks "tp" : (tensor<?x?xi32>, tensor<?xi32>)
+      -> tensor<?x?xi32, #shardq.view<replicated>>
+  // CHECK: shardq.token_slots table(%[[VIEW]]) rows(%[[N]], %[[N]]) outs(%[[SLOTS:.*]]) {block_size = 4 : i64}
+  %slots = shardq.token_slots table(%view) rows(%n, %n) {block_size = 4 : i64}
+      : (tensor<?x?xi32, #shardq.view<replicated>>, tensor<?xi32>, tensor<?xi32>)
+      -> tensor<?xi64, #shardq.view<replicated>>
+  // CHECK: %[[PACKED:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x164xi8>
+  // CHECK: shardq.pack_rows %[[KEYS]] outs(%[[PACKED]])
+  %packed = shardq.pack_rows %keys {format = #shardq.packed_rows<128 x i8, rope = 16, order = rope_scales>}
+      : (tensor<?x144xbf16>) -> tensor<?x164xi8>
+  // CHECK: shardq.write_rows %[[PACKED]] at(%[[SLOTS]]) into(%[[CACHE]])
+  %written = shardq.write_rows %packed at(%slots) into(%cache)
+      : (tensor<?x164xi8>, tensor<?xi64, #shardq.view<replicated>>, tensor<?x164xi8, #shardq.view<replicated>>)
+      -> tensor<?x164xi8, #shardq.view<replicated>>
+  // CHECK: %[[ROWS:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?x144xbf16>
+  // CHECK: shardq.unpack_rows %[[CACHE]] outs(%[[ROWS]])
+  %rows = shardq.unpack_rows %written {format = #shardq.packed_rows<128 x i8, rope = 16, order = rope_scales>}
+      : (tensor<?x164xi8, #shardq.view<replicated>>) -> tensor<?x144xbf16, #shardq.view<replicated>>
+  // CHECK: return %[[CACHE]], %[[ROWS]]
+  return %written, %rows : tensor<?x164xi8, #shardq.view<replicated>>, tensor<?x144xbf16, #shardq.view<replicated>>
+}
+
 // CHECK-LABEL: func.func @gather_rows
 // CHECK-SAME: %[[A:.*]]: memref<?x8xbf16>, %[[B:.*]]: memref<5x2x4xi8>
 func.func @gather_rows(%a: tensor<?x8xbf16>, %b: tensor<5x2x4xi8>) -> (tensor<?x8xbf16>, tensor<15x2x4xi8>) {

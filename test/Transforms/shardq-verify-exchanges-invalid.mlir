@@ -470,3 +470,22 @@ func.func @f(%q: tensor<?x2x8xf32>, %kv: tensor<?x8xf32>, %blocks: tensor<?xi32>
   }
   return
 }
+
+// -----
+
+// Which tokens a rank keeps.
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%table: tensor<?x?xi32>, %lens: tensor<?xi32>, %p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i32
+  %s = shardq.token_slots table(%table) rows(%lens, %lens) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?xi32>
+  %first = tensor.extract %s[%c0] : tensor<?xi32>
+  %some = arith.cmpi sgt, %first, %zero : i32
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %some {
+    // expected-error @+1 {{'shardq.combine_lse' op runs under control flow that depends on the rank}}
+    %g = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  }
+  return
+}

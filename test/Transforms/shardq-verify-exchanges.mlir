@@ -69,3 +69,23 @@ func.func @other_work(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %o: tensor<5xi
         : (tensor<?x2x8xf32>, tensor<?xi32>, tensor<5xi32>, index) -> tensor<?x8x8xf32>
   return
 }
+
+// -----
+
+// The cache that each rank has whole is the same on all, and so are its slots.
+shardq.mesh @ranks ["tp" = 4]
+func.func @view(%table: tensor<?x?xi32>, %lens: tensor<?xi32>, %p: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i32
+  %view = shardq.replicated_table %table lengths(%lens) over @ranks "tp"
+      : (tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x?xi32, #shardq.view<replicated>>
+  %s = shardq.token_slots table(%view) rows(%lens, %lens) {block_size = 4 : i64}
+      : (tensor<?x?xi32, #shardq.view<replicated>>, tensor<?xi32>, tensor<?xi32>)
+      -> tensor<?xi32, #shardq.view<replicated>>
+  %first = tensor.extract %s[%c0] : tensor<?xi32, #shardq.view<replicated>>
+  %some = arith.cmpi sgt, %first, %zero : i32
+  scf.if %some {
+    %g = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  }
+  return
+}

@@ -2,6 +2,7 @@
 
 #include "Inputs.h"
 #include "Npy.h"
+#include "Packed.h"
 #include "Pages.h"
 #include "shardq/split.h"
 #include "llvm/Support/MathExtras.h"
@@ -463,6 +464,21 @@ std::vector<int64_t> InputMaker::samplePositions(int64_t visible, int64_t count,
   return chosen;
 }
 
+/// Packed rows of normal numbers; those of nobody read as NaN.
+static void fillPacked(PackedRowsAttr format, const Array &array,
+                       const std::vector<bool> &used, Random &random) {
+  std::vector<float> values(format.getDim());
+  for (int64_t row = 0; row < array.getNumRows(); ++row) {
+    uint8_t *bytes = array.as<uint8_t>() + row * format.getNumBytes();
+    std::memset(bytes, 0xff, format.getNumBytes());
+    if (!used[row])
+      continue;
+    for (float &value : values)
+      value = widenBF16(roundToBF16(float(random.normal())));
+    packRow(format, values.data(), bytes);
+  }
+}
+
 void InputMaker::fillCache(unsigned number, const Array &array) {
   const Argument &cache = arguments[number];
   const Pages &blocks = pages.at(cache.table >= 0 ? cache.table : number);
@@ -485,6 +501,8 @@ void InputMaker::fillCache(unsigned number, const Array &array) {
          ++row)
       use(row);
   Random random = getRandom(number);
+  if (cache.format && array.element == Element::I8)
+    return fillPacked(cache.format, array, used, random);
   for (int64_t row = 0; row < array.getNumRows(); ++row)
     for (int64_t d = 0; d < width; ++d)
       target.setFloat(row * width + d,
@@ -646,6 +664,9 @@ void InputMaker::fill(unsigned number, const Array &array) {
   case Role::Unknown:
     if (isFloat(argument.element))
       fillNormal(array, 1, random);
+    else if (argument.format && argument.element == Element::I8)
+      fillPacked(argument.format, array,
+                 std::vector<bool>(array.getNumRows(), true), random);
     else if (argument.element == Element::I8)
       for (int64_t i = 0, e = array.getNumElements(); i < e; ++i)
         array.as<uint8_t>()[i] = uint8_t(random.next());

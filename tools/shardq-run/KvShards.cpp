@@ -17,7 +17,8 @@ const Array *KvShards::find(const Signature &signature, unsigned argument,
   auto found = arrays.find(argument);
   if (found == arrays.end())
     return nullptr;
-  AxisAttr axis = signature.arguments[argument].kvAxis;
+  const Argument &known = signature.arguments[argument];
+  AxisAttr axis = known.kvAxis ? known.kvAxis : known.viewAxis;
   return &found->second[signature.getBlock(axis, rank)];
 }
 
@@ -35,10 +36,19 @@ public:
   llvm::Error shard(KvShards &shards);
 
 private:
+  /// The row of a rank's cache where a request's token stands; -1 for none.
+  using PlaceOf = llvm::function_ref<int64_t(int64_t request, int64_t token)>;
+
   llvm::Error dealPages();
   llvm::Expected<Array> makeTable(int64_t rank);
   llvm::Expected<Array> makeCache(unsigned cache, int64_t rank);
+  llvm::Expected<Array> makeView(unsigned cache, int64_t rank);
+  llvm::Expected<Array> makeRows(unsigned cache, int64_t rows, PlaceOf placeOf);
   llvm::Expected<Array> makeSlotMap(unsigned map, int64_t rank);
+  bool isView(const Argument &cache) const {
+    return cache.role == Role::Cache && cache.viewAxis &&
+           cache.table == int(number);
+  }
 
   const Signature &signature;
   const Inputs &inputs;
@@ -69,6 +79,15 @@ llvm::Error TableSharder::dealPages() {
   Step most;
   most.contextLens = countOwned(inputs.step, ranks, table.interleave, 0);
   most.queryLens.assign(most.contextLens.size(), 0);
+  // Whoever gives out several blocks at once gives out all of them, and those
+  // that a view names are there on every rank.
+  int64_t atOnce = 0;
+  for (const Argument &cache : signature.arguments)
+    if (isView(cache))
+      atOnce = std::max(atOnce, cache.blocksPerBlock * table.blockSize);
+  if (atOnce)
+    for (int64_t &length : most.contextLens)
+      length = int64_t(llvm::alignTo(length, atOnce));
   int64_t blocks = Pages::countBlocks(most, table.blockSize) + kSpareBlocks;
   int64_t width = Pages::countWidth(most, table.blockSize);
   for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -79,6 +98,8 @@ llvm::Error TableSharder::dealPages() {
     Step own;
     own.contextLens = countOwned(inputs.step, ranks, table.interleave, rank);
     own.queryLens.assign(own.contextLens.size(), 0);
+    if (atOnce)
+      own = most;
     Random random(seed + (number * ranks + rank) * 0xd1b54a32d192ed03);
     random.next();
     pages.push_back(
@@ -98,31 +119,28 @@ llvm::Expected<Array> TableSharder::makeTable(int64_t rank) {
   return array;
 }
 
-llvm::Expected<Array> TableSharder::makeCache(unsigned cacheNumber,
-                                              int64_t rank) {
+/// A rank's cache of `rows` rows, with those of the global one in their places.
+llvm::Expected<Array> TableSharder::makeRows(unsigned cacheNumber, int64_t rows,
+                                             PlaceOf placeOf) {
   const Argument &cache = signature.arguments[cacheNumber];
   const Array &global = inputs.arrays[cacheNumber];
   const Array &globalTable = inputs.arrays[number];
-  const Pages &own = pages[rank];
-  int64_t stride = cache.blockStride, width = global.getRowElements();
-  int64_t blockSize = table.blockSize;
+  int64_t stride = cache.blockStride, blockSize = table.blockSize;
   llvm::Expected<Array> array =
-      allocateArray(cache.element, {own.numBlocks * stride, global.shape[1]},
-                    "a rank's cache");
+      allocateArray(cache.element, {rows, global.shape[1]}, "a rank's cache");
   if (!array)
     return array;
-  for (int64_t i = 0, e = array->getNumElements(); i < e; ++i)
-    array->setFloat(i, std::numeric_limits<double>::quiet_NaN());
-  int64_t rowBytes = width * getElementBytes(cache.element);
+  // NaN in every format of floats, packed ones too.
+  std::memset(array->data.get(), 0xff, array->getNumBytes());
+  int64_t rowBytes = global.getRowElements() * getElementBytes(cache.element);
   int64_t requests =
       std::min(inputs.step.getNumRequests(), globalTable.shape[0]);
-  for (int64_t r = 0; r < requests; ++r) {
-    int64_t local = 0;
+  for (int64_t r = 0; r < requests; ++r)
     for (int64_t token = 0, end = inputs.step.getSeqLen(r); token < end;
          ++token) {
-      if (token / table.interleave % ranks != rank)
+      int64_t to = placeOf(r, token);
+      if (to < 0)
         continue;
-      int64_t to = own.getRow(r, local++, stride);
       int64_t block = token / blockSize;
       if (block >= globalTable.shape[1])
         return makeError("argument %" + table.name + " has " +
@@ -140,8 +158,46 @@ llvm::Expected<Array> TableSharder::makeCache(unsigned cacheNumber,
       std::memcpy(array->data.get() + to * rowBytes,
                   global.data.get() + from * rowBytes, rowBytes);
     }
-  }
   return array;
+}
+
+llvm::Expected<Array> TableSharder::makeCache(unsigned cacheNumber,
+                                              int64_t rank) {
+  const Pages &own = pages[rank];
+  int64_t stride = signature.arguments[cacheNumber].blockStride;
+  // Tokens of a request come in their order.
+  int64_t request = -1, local = 0;
+  return makeRows(cacheNumber, own.numBlocks * stride,
+                  [&](int64_t r, int64_t token) -> int64_t {
+                    if (r != request)
+                      local = 0;
+                    request = r;
+                    if (token / table.interleave % ranks != rank)
+                      return -1;
+                    return own.getRow(r, local++, stride);
+                  });
+}
+
+/// A cache with the tokens of all ranks, in the blocks that the view of this
+/// rank's table names: those of the ranks in turn, several at once.
+llvm::Expected<Array> TableSharder::makeView(unsigned cacheNumber,
+                                             int64_t rank) {
+  const Argument &cache = signature.arguments[cacheNumber];
+  const Pages &own = pages[rank];
+  int64_t atOnce = cache.blocksPerBlock, stride = cache.blockStride;
+  int64_t members = cache.viewAxis.getSize();
+  int64_t blocks = int64_t(llvm::alignTo(own.numBlocks, atOnce)) * members;
+  return makeRows(
+      cacheNumber, blocks * stride, [&](int64_t r, int64_t token) -> int64_t {
+        int64_t column = token / table.blockSize, unit = column / atOnce;
+        column = unit / members * atOnce + column % atOnce;
+        if (column >= own.width || own.table[r * own.width + column] < 0)
+          return -1;
+        int64_t block = own.table[r * own.width + column];
+        block = (block / atOnce * members + unit % members) * atOnce +
+                block % atOnce;
+        return block * stride + token % table.blockSize;
+      });
 }
 
 /// Slots of the step's tokens that the rank owns; -1 for others and padding.
@@ -195,6 +251,11 @@ llvm::Error TableSharder::shard(KvShards &shards) {
       if (llvm::Error error =
               add(i, [&](int64_t rank) { return makeCache(i, rank); }))
         return error;
+  for (auto [i, cache] : llvm::enumerate(signature.arguments))
+    if (isView(cache))
+      if (llvm::Error error =
+              add(i, [&](int64_t rank) { return makeView(i, rank); }))
+        return error;
   for (auto [i, map] : llvm::enumerate(signature.arguments))
     if (map.role == Role::SlotMap && map.kvAxis && map.table == int(number))
       if (llvm::Error error =
@@ -237,6 +298,19 @@ llvm::Expected<KvShards> run::shardCaches(const Signature &signature,
                        getRoleName(argument.role) +
                        ") is not what the step says, by which the KV cache is "
                        "sharded");
+    if (argument.viewAxis) {
+      const Argument *table =
+          argument.table < 0 ? nullptr : &signature.arguments[argument.table];
+      if (!table || table->kvAxis != argument.viewAxis)
+        return makeError("argument %" + argument.name +
+                         " is read through a view of a block table that is not "
+                         "the argument of a KV cache sharded over the view's "
+                         "axis");
+      if (argument.hasOtherTable || argument.isWhole)
+        return makeError("argument %" + argument.name +
+                         " is read through a view and otherwise, or in blocks "
+                         "that differ");
+    }
     if (!argument.kvAxis)
       continue;
     if (argument.isWhole)

@@ -71,6 +71,7 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_split_gate);
   ADD(shardq_gather_blocks);
   ADD(shardq_gathered_table);
+  ADD(shardq_replicated_view);
   ADD(shardq_chunk_part_rows);
   ADD(shardq_chunk_split);
   ADD(shardq_chunk_lengths);

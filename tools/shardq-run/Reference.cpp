@@ -2,6 +2,7 @@
 
 #include "Reference.h"
 #include "Kernels.h"
+#include "Packed.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/DenseMap.h"
@@ -58,6 +59,10 @@ private:
   llvm::Error evaluate(SparseMlaOp op, Values &values);
   llvm::Error evaluate(TakeRowsOp op, Values &values);
   llvm::Error evaluate(WriteRowsOp op, Values &values);
+  llvm::Error evaluate(ReplicatedTableOp op, Values &values);
+  llvm::Error evaluate(TokenSlotsOp op, Values &values);
+  llvm::Error evaluate(UnpackRowsOp op, Values &values);
+  llvm::Error evaluate(PackRowsOp op, Values &values);
   llvm::Error evaluate(CountDecodeRowsOp op, Values &values);
   llvm::Error evaluate(tensor::ExtractSliceOp op, Values &values);
   llvm::Error evaluate(tensor::DimOp op, Values &values);
@@ -547,7 +552,13 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
     partArrays.push_back(values[part].array);
   for (const Array &part : partArrays)
     parts.push_back(&part);
-  const Array kv = values[op.getKv()].array;
+  Array kv = values[op.getKv()].array;
+  if (PackedRowsAttr format = op.getKvFormatAttr()) {
+    llvm::Expected<Array> rows = unpackRows(format, kv);
+    if (!rows)
+      return rows.takeError();
+    kv = *rows;
+  }
   const Array slots = values[op.getSlots()].array;
   auto getOptional = [&](Value value) {
     return value ? values[value].array : Array();
@@ -677,6 +688,72 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
   values[op->getResult(0)] = std::move(out);
   if (hasLse)
     values[op->getResult(1)] = std::move(lse);
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Views and packed rows
+//===----------------------------------------------------------------------===//
+
+/// On global arrays the table is that of all tokens, and so is its view.
+llvm::Error Evaluator::evaluate(ReplicatedTableOp op, Values &values) {
+  const Array table = values[op.getTable()].array;
+  const Array lengths = values[op.getLengths()].array;
+  llvm::Expected<Array> view =
+      allocateArray(Element::I32, table.shape, "a view of a table");
+  if (!view)
+    return view.takeError();
+  int64_t width = table.shape[1];
+  for (int64_t i = 0, e = table.getNumElements(); i < e; ++i)
+    view->setInt(i, lengths.getInt(i / width) > 0 ? table.getInt(i) : 0);
+  values[op->getResult(0)].array = *view;
+  return llvm::Error::success();
+}
+
+/// All tokens, which are there whichever rank keeps them.
+llvm::Error Evaluator::evaluate(TokenSlotsOp op, Values &values) {
+  const Array table = values[op.getTable()].array;
+  const Array req = values[op.getReq()].array;
+  const Array visible = values[op.getVisible()].array;
+  llvm::Expected<Array> slots =
+      allocateArray(*getElement(op->getResult(0).getType()), {req.getNumRows()},
+                    "slots of tokens");
+  if (!slots)
+    return slots.takeError();
+  int64_t limit = slots->element == Element::I32
+                      ? std::numeric_limits<int32_t>::max()
+                      : std::numeric_limits<int64_t>::max();
+  for (int64_t i = 0; i < req.getNumRows(); ++i) {
+    int64_t slot = -1, request = req.getInt(i), token = visible.getInt(i) - 1;
+    int64_t block = token / int64_t(op.getBlockSize());
+    if (token >= 0 && request >= 0 && request < table.shape[0] &&
+        block < table.shape[1])
+      if (int64_t entry = table.getInt(request * table.shape[1] + block);
+          entry >= 0)
+        slot = entry * op.getBlockStride() + token % int64_t(op.getBlockSize());
+    slots->setInt(i, slot <= limit ? slot : -1);
+  }
+  values[op->getResult(0)].array = *slots;
+  return llvm::Error::success();
+}
+
+llvm::Error Evaluator::evaluate(UnpackRowsOp op, Values &values) {
+  llvm::Expected<Array> rows =
+      unpackRows(op.getFormat(), values[op.getPacked()].array);
+  if (!rows)
+    return rows.takeError();
+  values[op->getResult(0)].array = *rows;
+  return llvm::Error::success();
+}
+
+llvm::Error Evaluator::evaluate(PackRowsOp op, Values &values) {
+  const ReferenceValue rows = values[op.getRows()];
+  if (rows.kind != ReferenceValue::Plain)
+    return unsupported(op, "of computed values is not evaluated");
+  llvm::Expected<Array> packed = packRows(op.getFormat(), rows.array);
+  if (!packed)
+    return packed.takeError();
+  values[op->getResult(0)].array = *packed;
   return llvm::Error::success();
 }
 
@@ -877,7 +954,8 @@ llvm::Error Evaluator::checkTap(TapOp op, Values &values) {
 llvm::Error Evaluator::evaluate(Operation *op, Values &values) {
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
       .Case<ExpandRowsOp, IndexerOp, TopKOp, ConvertIndicesOp, SparseMlaOp,
-            TakeRowsOp, WriteRowsOp, CountDecodeRowsOp, tensor::ExtractSliceOp,
+            TakeRowsOp, WriteRowsOp, ReplicatedTableOp, TokenSlotsOp,
+            UnpackRowsOp, PackRowsOp, CountDecodeRowsOp, tensor::ExtractSliceOp,
             tensor::DimOp, arith::ConstantOp>(
           [&](auto op) { return evaluate(op, values); })
       .Case<TapOp>([&](auto op) { return checkTap(op, values); })

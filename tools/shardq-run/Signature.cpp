@@ -171,6 +171,8 @@ static Value stepBack(Value value, func::FuncOp entry) {
     return take.getSource();
   if (auto write = dyn_cast<WriteRowsOp>(op))
     return write.getCache();
+  if (isa<UnpackRowsOp, PackRowsOp>(op))
+    return op->getOperand(0);
   if (auto branch = dyn_cast<scf::IfOp>(op))
     return branch.thenYield().getOperand(number);
   if (auto call = dyn_cast<func::CallOp>(op))
@@ -230,11 +232,8 @@ public:
         .Case<IndexerOp>([&](auto op) {
           set(op.getQ(), Role::RowData);
           set(op.getWeights(), Role::Weights);
-          setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());
-          setCache(op.getKeys(), op.getTable(), op.getBlockSize(),
+          setPages(op, op.getKeys(), op.getTable(), op.getBlockSize(),
                    op.getBlockStride());
-          setSharding(op.getKeys(), op, {});
-          setSharding(op.getTable(), op, {});
           setRows(op.getReq(), op.getVisible());
           signature.topk = std::max(signature.topk, op.getK());
         })
@@ -324,7 +323,26 @@ public:
           Argument *slots = find(op.getSlots()), *cache = find(op.getCache());
           if (slots && cache)
             slots->cache = cache - signature.arguments.data();
+          auto tokens = dyn_cast_or_null<TokenSlotsOp>(
+              findProducer(op.getSlots(), signature.entry));
+          if (tokens && tokens.getMeshAttr())
+            setCache(op.getCache(), tokens.getTable(), tokens.getBlockSize(),
+                     tokens.getBlockStride());
+          else if (tokens && findView(tokens.getTable()))
+            setPages(op, op.getCache(), tokens.getTable(),
+                     tokens.getBlockSize(), tokens.getBlockStride());
         })
+        .Case<ReplicatedTableOp>(
+            [&](auto op) { set(op.getLengths(), Role::SeqLens); })
+        .Case<TokenSlotsOp>([&](auto op) {
+          setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());
+          setRows(op.getReq(), op.getVisible());
+        })
+        .Case<UnpackRowsOp>([&](auto op) {
+          set(op.getPacked(), Role::RowData);
+          setFormat(op.getPacked(), op.getFormat());
+        })
+        .Case<PackRowsOp>([&](auto op) { set(op.getRows(), Role::RowData); })
         .Case<LocalRowsOp>([&](auto op) {
           set(op.getIds(), Role::TokenIds);
           set(op.getOffsets(), Role::Offsets);
@@ -369,7 +387,10 @@ private:
     set(visible, Role::Visible);
   }
 
+  /// Of a table that is a view, what it is made from.
   void setTable(Value table, int64_t blockSize, int64_t blockStride) {
+    if (ReplicatedTableOp view = findView(table))
+      table = view.getTable();
     set(table, Role::Table);
     signature.blockSize = blockSize;
     if (Argument *argument = find(table)) {
@@ -393,6 +414,38 @@ private:
     argument->blockStride = std::max(argument->blockStride, blockStride);
     if (source)
       argument->table = number;
+  }
+
+  ReplicatedTableOp findView(Value table) {
+    return dyn_cast_or_null<ReplicatedTableOp>(
+        findProducer(table, signature.entry));
+  }
+
+  void setFormat(Value rows, PackedRowsAttr format) {
+    if (Argument *argument = find(rows))
+      argument->format = format;
+  }
+
+  /// A cache that each rank has whole, and its table or what that is made from.
+  void setPages(Operation *op, Value cache, Value table, int64_t blockSize,
+                int64_t blockStride) {
+    ReplicatedTableOp view = findView(table);
+    Value source = view ? view.getTable() : table;
+    setTable(source, blockSize, blockStride);
+    setCache(cache, source, blockSize, blockStride);
+    AxisAttr over;
+    if (view)
+      over = lookupMeshAxis(view, view.getMeshAttr(), view.getAxis()).axis;
+    // The view of one rank is the table.
+    if (!view || over.getSize() == 1) {
+      setSharding(cache, op, {});
+      setSharding(source, op, {});
+      return;
+    }
+    if (Argument *argument = find(cache)) {
+      argument->viewAxis = over;
+      argument->blocksPerBlock = view.getBlocksPerBlock();
+    }
   }
 
   void setSharding(Value value, Operation *op, ShardingAttr sharding) {
@@ -425,6 +478,8 @@ private:
     set(op.getTopkLength(), Role::TopkLength);
     set(op.getSink(), Role::Sink);
     set(op.getKv(), Role::Cache);
+    if (PackedRowsAttr format = op.getKvFormatAttr())
+      setFormat(op.getKv(), format);
     signature.topk =
         std::max(signature.topk,
                  cast<ShapedType>(op.getSlots().getType()).getDimSize(1));

@@ -74,6 +74,12 @@ struct Argument {
   /// tokens.
   AxisAttr kvAxis;
   int64_t interleave = 0;
+  /// Of a cache that each rank has whole, read through a view of a table whose
+  /// tokens are divided over this axis.
+  AxisAttr viewAxis;
+  int64_t blocksPerBlock = 1;
+  /// Of rows of bytes, how they are packed; null for others.
+  PackedRowsAttr format;
   /// A table or cache that an op reads as a whole.
   bool isWhole = false;
   /// Of a cache: it is addressed by tables or in blocks that differ.

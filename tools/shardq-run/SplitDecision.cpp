@@ -34,10 +34,17 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
                        const CompileOptions &options) {
   MeshAxis over = lookupMeshAxis(gate, gate.getMeshAttr(), gate.getAxis());
   int64_t ranks = over.axis.getSize(), block = gate.getBlockSize();
+  auto countOwn = [&](int64_t tokens) {
+    return int64_t(llvm::divideCeil(
+        shardq_local_length(tokens, ranks, 0, interleave), block));
+  };
   int64_t blocks = 0;
   for (int64_t r = 0; r < step.getNumRequests(); ++r)
-    blocks += llvm::divideCeil(
-        shardq_local_length(step.getSeqLen(r), ranks, 0, interleave), block);
+    blocks += countOwn(step.getSeqLen(r));
+  // Tables are as wide as the longest request is.
+  auto gathered = gate.getCount().getDefiningOp<GatherBlocksOp>();
+  if (gathered && gathered.getFull())
+    blocks = step.getNumRequests() * countOwn(step.getMaxSeqLen());
   int64_t planned = llvm::divideCeil(options.maxKvTokens, ranks * block) +
                     options.maxRequests;
   return blocks <= planned;

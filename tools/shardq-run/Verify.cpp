@@ -40,8 +40,22 @@ static bool addressesShardedKv(Operation *op) {
 }
 
 /// The program with whole KV caches, which needs no rewrite to run.
+/// A table of a whole cache is that of both caches, and finds all tokens.
 static OwningOpRef<ModuleOp> cloneWithWholeKv(ModuleOp module) {
   OwningOpRef<ModuleOp> clone = module.clone();
+  clone->walk([](ReplicatedTableOp op) {
+    OpBuilder builder(op);
+    op->getResult(0).replaceAllUsesWith(
+        tensor::CastOp::create(builder, op.getLoc(), op->getResult(0).getType(),
+                               op.getTable())
+            .getResult());
+    op.erase();
+  });
+  clone->walk([](TokenSlotsOp op) {
+    op.removeMeshAttr();
+    op.removeAxisAttr();
+    op.removeInterleaveAttr();
+  });
   clone->walk([](SparseMlaOp op) {
     ShardingAttr sharding = op.getShardingAttr();
     if (sharding && sharding.isOverKv())

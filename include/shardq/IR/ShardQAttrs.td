@@ -70,6 +70,19 @@ def ShardQ_ChunkPartAttr : EnumAttr<ShardQ_Dialect, ShardQ_ChunkPart, "chunk_par
   let assemblyFormat = "$value";
 }
 
+def ShardQ_KvView : I32EnumAttr<"KvView", "which tokens a cache, its tables and its slots are of", [
+    I32EnumAttrCase<"Replicated", 0, "replicated">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
+def ShardQ_PackedOrder : I32EnumAttr<"PackedOrder", "what follows the values of a packed row", [
+    I32EnumAttrCase<"ScalesRope", 0, "scales_rope">,
+    I32EnumAttrCase<"RopeScales", 1, "rope_scales">]> {
+  let cppNamespace = "::mlir::shardq";
+  let genSpecializedAttr = 0;
+}
+
 //===----------------------------------------------------------------------===//
 // Types
 //===----------------------------------------------------------------------===//
@@ -242,6 +255,74 @@ def ShardQ_ChannelAttr : ShardQ_Attr<"Channel", "channel"> {
                         "int64_t":$bytes, "int64_t":$generations);
   let assemblyFormat = "`<` $name `,` struct($offset, $bytes, $generations) `>`";
   let genVerifyDecl = 1;
+}
+
+def ShardQ_ViewAttr : ShardQ_Attr<"View", "view"> {
+  let summary = "encoding of tables, slots and caches: whose tokens they are of";
+  let description = [{
+    Stands as the encoding of a tensor. Of a cache that every rank has whole (the indexer's keys), and of the
+    block tables and slots that find rows in it, `replicated`. Tensors without it are of a cache as its rank
+    has it. Ops in which tables, slots and caches meet check that they are of one kind. Buffers have no
+    encoding; `tensor.cast` may change it, for values whose kind a program knows and types do not.
+
+    ```mlir
+    func.func @write(%keys: tensor<?x128xbf16>, %slots: tensor<?xi64, #shardq.view<replicated>>,
+                     %cache: tensor<?x128xbf16, #shardq.view<replicated>>)
+        -> tensor<?x128xbf16, #shardq.view<replicated>> {
+      %written = shardq.write_rows %keys at(%slots) into(%cache)
+          : (tensor<?x128xbf16>, tensor<?xi64, #shardq.view<replicated>>,
+             tensor<?x128xbf16, #shardq.view<replicated>>) -> tensor<?x128xbf16, #shardq.view<replicated>>
+      return %written : tensor<?x128xbf16, #shardq.view<replicated>>
+    }
+    ```
+  }];
+  let parameters = (ins EnumParameter<ShardQ_KvView>:$value);
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def ShardQ_PackedRowsAttr : ShardQ_Attr<"PackedRows", "packed_rows"> {
+  let summary = "layout of KV rows of 8-bit values with scales";
+  let description = [{
+    A row of bytes holds `latent` values of 8 bits, first; one f32 scale for each 128 of them; and `rope` values of
+    bf16. The order says which of the two comes first behind the values. The size does not: both of
+
+    ```mlir
+    #shardq.packed_rows<512 x f8E4M3FN, rope = 64, order = scales_rope>
+    #shardq.packed_rows<512 x i8, rope = 64, order = rope_scales>
+    ```
+
+    are of 656 bytes. Numbers have their lowest byte first.
+
+    **Constraints:**
+    - values are of f8E4M3FN or i8
+    - `latent` is a positive multiple of 128
+    - `rope` is even, so that scales stand at multiples of their size
+    - neither is above 2^20
+  }];
+  let parameters = (ins "int64_t":$latent, "Type":$element, "int64_t":$rope,
+                        EnumParameter<ShardQ_PackedOrder>:$order);
+  let assemblyFormat = [{
+    `<` $latent `x` $element `,` `rope` `=` $rope `,` `order` `=` $order `>`
+  }];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Values that share a scale.
+    static constexpr int64_t kGroup = 128;
+    int64_t getNumGroups() const { return getLatent() / kGroup; }
+    /// Values of an unpacked row.
+    int64_t getDim() const { return getLatent() + getRope(); }
+    int64_t getNumBytes() const { return getLatent() + 4 * getNumGroups() + 2 * getRope(); }
+    /// Where scales and rope begin, in bytes.
+    int64_t getScaleOffset() const {
+      return getLatent() + (getOrder() == PackedOrder::RopeScales ? 2 * getRope() : 0);
+    }
+    int64_t getRopeOffset() const {
+      return getLatent() + (getOrder() == PackedOrder::ScalesRope ? 4 * getNumGroups() : 0);
+    }
+    bool isOfFloats() const { return !getElement().isInteger(8); }
+    /// The largest value that `element` holds.
+    int64_t getLargest() const { return isOfFloats() ? 448 : 127; }
+  }];
 }
 
 #endif // SHARDQ_IR_SHARDQATTRS

@@ -151,7 +151,7 @@ def ShardQ_ChunkSlotsOp : ShardQ_TwoFormOp<"chunk_slots", ShardQ_OnAxis> {
 
     **Constraints:**
     - the mesh exists and has the axis
-    - `order` is of i32, `padded` of the type of `slots`; both agree in rows
+    - `order` is of i32, `padded` of the element type and the view of `slots`; both agree in rows
   }];
   let arguments = (ins ShardQ_Shaped<[I32, I64], [1]>:$slots, ShardQ_IntVector:$query_start,
                        Index:$decodes, Index:$local,
@@ -188,6 +188,7 @@ def ShardQ_WriteRowsOp : ShardQ_Op<"write_rows", [
     - the result has the type of `cache`
     - `source` and `cache` have one element type and, behind dimension 0, one static shape
     - `source` and `slots` agree in rows
+    - `slots` and `cache` are of one view
   }];
   let arguments = (ins ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>:$source,
                        ShardQ_Shaped<[I32, I64], [1]>:$slots,

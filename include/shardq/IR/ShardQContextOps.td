@@ -80,6 +80,7 @@ def ShardQ_FilterIndicesOp : ShardQ_TwoFormOp<"filter_indices", [
     - `interleave` is positive
     - `table`, `rows` and `block_size` stand together; `block_stride_rows` (default `block_size`) with them
     - `block_size` is a positive multiple of `interleave`, `block_stride_rows` not below it
+    - `table` and the slots are no views
   }];
   let arguments = (ins ShardQ_IntMatrix:$indices, Optional<ShardQ_IntMatrix>:$table,
                        Optional<ShardQ_IntVector>:$req,

@@ -21,6 +21,7 @@ def ShardQ_Dialect : Dialect {
     | 2 distributed | level 1 on own keys, `local_lengths`, `filter_indices`, `gather_query`, `combine_lse` | `--shardq-dcp` |
     | 2 distributed | `weigh_partial`, `reduce_heads`: what a merge can be made of | `--shardq-select-transport` |
     | 2 distributed | level 1 on gathered keys, `gather_blocks`, `gather_gate`, `gather_kv_start`, `gather_kv_finish`, `gathered_slots`, `gathered_table` | `--shardq-dcp` |
+    | 1 model | `replicated_table`, `token_slots`, `pack_rows`, `unpack_rows`: tables, slots and rows of caches | user, importers |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take

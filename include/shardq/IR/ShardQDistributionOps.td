@@ -160,7 +160,7 @@ def ShardQ_TakeRowsOp : ShardQ_TwoFormOp<"take_rows"> {
     ```
 
     **Constraints:**
-    - source and result have one element type and, behind dimension 0, one shape
+    - source and result have one element type, one view and, behind dimension 0, one shape
     - `rows` and the result agree in rows
     - `missing` is a number of the element type, which is i32, i64 or f32 then
   }];

@@ -73,6 +73,15 @@ def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
               5 6 1 2      inverse  0 1 2 3 / 4 5 0 1
     ```
 
+    With `full`, sizes follow from the table's alone, as graphs that are captured once and run with other steps want
+    it: every entry is gathered, whatever the lengths and `null_block` say, none is left out as a repetition, and
+    `count` is `R*W`. Entry `(i, j)` stands at `i*W + j`; negative ones there hold rows of zeros, and have -1 in `inverse`.
+
+    ```
+      table   0 1      blocks   0 1 2 3          count 4
+              2 3      inverse  0 1 / 2 3
+    ```
+
     All ranks gather alike: the table is the same on each member of the group, as it is where
     one scheduler gives out blocks of `N * block_size` tokens. Where it is not, the counts
     differ and the gather is an error of the runtime, or the rows are not those that
@@ -93,12 +102,14 @@ def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
     - the mesh exists and has the axis
     - `table` and `lengths` agree in requests; `inverse` has the shape of `table`
     - `blocks` has an entry for each of the table's, `count` has one
+    - `table`, `blocks` and `inverse` are no views
     - `interleave` and `block_size` are positive, and one is a multiple of the other
   }];
   let arguments = (ins ShardQ_IntMatrix:$table, ShardQ_IntVector:$lengths,
                        Variadic<MemRefRankOf<[I32], [1, 2]>>:$outs,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I64Attr:$interleave,
-                       I64Attr:$block_size, DefaultValuedAttr<I32Attr, "0">:$null_block);
+                       I64Attr:$block_size, DefaultValuedAttr<I32Attr, "0">:$null_block,
+                       UnitAttr:$full);
   let results = (outs Variadic<TensorRankOf<[I32], [1, 2]>>:$results);
   let assemblyFormat = [{
     $table `lengths` `(` $lengths `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
@@ -139,7 +150,7 @@ def ShardQ_GatherKvStartOp : ShardQ_Op<"gather_kv_start", [
 
     **Constraints:**
     - the mesh exists and has the axis
-    - there are one or two sources; they agree in rows and element type
+    - there are one or two sources; they agree in rows and element type, and are no views
     - dimensions are static
     - all operands are tensors, or all are buffers
     - `count` has one entry

@@ -114,6 +114,7 @@ def ShardQ_IndexerOp : ShardQ_TwoFormOp<"indexer", [
       dimension and element type
     - heads, dimension and `k` (dimension 1 of the result) are static and positive
     - `block_size` is positive, `block_stride_rows` (default `block_size`) not below it
+    - `keys` and `table` are of one view
   }];
   let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$q, ShardQ_Shaped<[F32], [2]>:$weights,
                        ShardQ_Shaped<[BF16, F16, F32], [2]>:$keys, ShardQ_IntMatrix:$table,
@@ -197,6 +198,7 @@ def ShardQ_ConvertIndicesOp : ShardQ_TwoFormOp<"convert_indices", [
       slots in width
     - there are one or two results; slots are i32 or i64, counts i32
     - `block_size` is positive, `block_stride_rows` (default `block_size`) not below it
+    - `table` and the slots are of one view
   }];
   let arguments = (ins ShardQ_IntMatrix:$indices, ShardQ_IntMatrix:$table, ShardQ_IntVector:$req,
                        Optional<ShardQ_IntVector>:$prefill_req,
@@ -245,6 +247,9 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     ranks of the axis: a slot counts where its token lies. `--shardq-dcp` makes it local; there
     is no lowering of the op as it is, but over an axis of one rank.
 
+    With `kv_format`, rows of `kv` are packed (`unpack_rows`), and `Dq` is what a row holds. The op is that on unpacked rows, of
+    which those that are read are unpacked on the way.
+
     ```
         heads = ["tp"]: rank r          tokens = zigzag ["tp"]: rank r
         +---------+----+---------+      +------------------------+
@@ -274,7 +279,8 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     - q parts, `slots`, `req`, `topk_length` and the results agree in rows; q parts and
       results in heads
     - the last dimensions of the q parts add up to that of `kv`, and `Dv` does not exceed it
-    - q parts, `kv` and `out` have one element type
+    - q parts, `kv` and `out` have one element type; with `kv_format`, `kv` has rows of bytes of it, and the others are of bf16
+    - `slots` and `kv` are of one view, and are none where `kv` is divided over ranks
     - heads and dimensions are static, the heads 1 or more
     - `sink` has the op's heads or those of the whole mesh axis
     - `scale` is finite
@@ -282,14 +288,15 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
       lies in one
   }];
   let arguments = (ins Variadic<ShardQ_Shaped<[BF16, F16, F32], [3]>>:$q,
-                       ShardQ_Shaped<[BF16, F16, F32], [2]>:$kv,
+                       ShardQ_Shaped<[BF16, F16, F32, I8], [2]>:$kv,
                        ShardQ_Shaped<[I32, I64], [2]>:$slots,
                        Optional<ShardQ_IntVector>:$req,
                        Optional<ShardQ_IntVector>:$topk_length,
                        Optional<ShardQ_Shaped<[F32], [1]>>:$sink,
                        Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$outs,
                        F32Attr:$scale, OptionalAttr<ShardQ_ShardingAttr>:$sharding,
-                       OptionalAttr<ShardQ_LseAttr>:$lse);
+                       OptionalAttr<ShardQ_LseAttr>:$lse,
+                       OptionalAttr<ShardQ_PackedRowsAttr>:$kv_format);
   let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
   let assemblyFormat = [{
     `q` `(` $q `)` `kv` `(` $kv `)` `slots` `(` $slots `)` (`rows` `(` $req^ `)`)?
@@ -300,6 +307,8 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     int64_t getNumHeads() { return getOutType(0).getDimSize(1); }
     int64_t getValueDim() { return getOutType(0).getDimSize(2); }
     int64_t getQueryDim() {
+      if (PackedRowsAttr format = getKvFormatAttr())
+        return format.getDim();
       return ::llvm::cast<ShapedType>(getKv().getType()).getDimSize(1);
     }
     bool hasLse() { return getNumOuts() == 2; }

@@ -8,6 +8,7 @@ include "shardq/IR/ShardQDistributionOps.td"
 include "shardq/IR/ShardQContextOps.td"
 include "shardq/IR/ShardQGatherOps.td"
 include "shardq/IR/ShardQChunkOps.td"
+include "shardq/IR/ShardQViewOps.td"
 include "shardq/IR/ShardQBufferOps.td"
 
 #endif // SHARDQ_IR_SHARDQOPS

@@ -13,6 +13,8 @@ enum class DcpStep { Decode, Gather, Gate };
 
 /// Which way decode rows go in a step in which keys are gathered.
 enum class DecodeRows { Gather, Combine };
+/// Blocks that --shardq-dcp gathers.
+enum class GatheredBlocks { Compact, Full };
 
 /// How collectives are to travel; `Auto` leaves it to the table of
 /// --shardq-select-transport.

@@ -78,6 +78,8 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     %out = shardq.sparse_mla q(%q_nope, %q_rope) kv(%all) slots(%slots) ...
     ```
 
+    With `blocks=full` every entry of the table is gathered (`gather_blocks`), so that sizes do not depend on the step.
+
     `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
     with the index ops that feed this attention alone. The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
@@ -99,6 +101,10 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
            "Where decode rows attend in steps in which keys are gathered", [{::llvm::cl::values(
              clEnumValN(::mlir::shardq::DecodeRows::Gather, "gather", "Over the gathered keys"),
              clEnumValN(::mlir::shardq::DecodeRows::Combine, "combine", "Over own keys, with a merge"))}]>,
+    Option<"blocks", "blocks", "::mlir::shardq::GatheredBlocks", "::mlir::shardq::GatheredBlocks::Compact",
+           "Which blocks are gathered", [{::llvm::cl::values(
+             clEnumValN(::mlir::shardq::GatheredBlocks::Compact, "compact", "Those with tokens of the step, each once"),
+             clEnumValN(::mlir::shardq::GatheredBlocks::Full, "full", "All that the table names"))}]>,
     Option<"nullBlock", "null-block", "int32_t", "-1",
            "Block that stands for none in block tables, and is not gathered">,
     Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">

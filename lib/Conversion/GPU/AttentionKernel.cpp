@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Utils/PackedValues.h"
 #include "Kernels.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -90,6 +91,10 @@ private:
   void keepQuery();
   Value slotOf(Value keyBlock);
   void gather(Value slot, Value stage);
+  void gatherPacked(Value known, Value from, Value base);
+  void unpackChunks(Value known, Value from, Value base);
+  void copyRope(Value known, Value from, Value base);
+  Value unpackColumn(Value from, Value column);
   Value nextStage(Value stage);
   void score(Value stage);
   void weigh(State &state);
@@ -104,6 +109,7 @@ private:
   Value rows, kv, slots, req, topkLength, sink, out, lse;
   int64_t heads, queryDim, valueDim;
   Type element, i32, f32;
+  PackedRowsAttr format; // of `kv`, or null
 
   Value memory, lane, warp;
   Value queryIsWide, keysAreWide, outIsWide;
@@ -199,7 +205,9 @@ AttentionKernel::AttentionKernel(KernelBuilder &b, SparseMlaOp op,
   out = args[next++];
   if (op.hasLse())
     lse = args[next++];
-  element = cast<MemRefType>(kv.getType()).getElementType();
+  // Of keys once they are in shared memory.
+  element = cast<MemRefType>(q[0].getType()).getElementType();
+  format = op.getKvFormatAttr();
   i32 = b.getI32Type();
   f32 = b.getF32Type();
 }
@@ -349,6 +357,116 @@ Value AttentionKernel::slotOf(Value keyBlock) {
       [&] { return none; });
 }
 
+/// Packed rows: a lane takes 16 values, of which those of the key's lanes have
+/// one scale.
+static constexpr int64_t kPackedValues = 16;
+static_assert(kPackedValues * kLanesPerKey == PackedRowsAttr::kGroup);
+
+void AttentionKernel::unpackChunks(Value known, Value from, Value base) {
+  Type bf16 = b.getBF16Type();
+  // Loaded before the first is unpacked; sums of many heads leave fewer
+  // registers.
+  int64_t atOnce = plan.tiles > 2 ? 2 : 4;
+  for (int64_t begin = 0; begin < format.getNumGroups(); begin += atOnce) {
+    int64_t end = std::min(begin + atOnce, format.getNumGroups());
+    // Words of each group's values, and its scale; zeros of no key.
+    SmallVector<Value> loaded = b.chooseAll(
+        known,
+        [&] {
+          SmallVector<Value> words;
+          for (int64_t group = begin; group < end; ++group) {
+            Value column =
+                b.add(b.mul(b.extend(laneOfKey), b.index(kPackedValues)),
+                      b.index(group * PackedRowsAttr::kGroup));
+            llvm::append_range(
+                words, b.loadSeveral(i32, 4, b.address(kv, {from, column})));
+            Value scale = b.index(format.getScaleOffset() + 4 * group);
+            words.push_back(b.loadAt(i32, b.address(kv, {from, scale})));
+          }
+          return words;
+        },
+        [&] { return SmallVector<Value>((end - begin) * 5, b.i32(0)); });
+    for (int64_t group = begin; group < end; ++group) {
+      auto words = ArrayRef<Value>(loaded).slice((group - begin) * 5, 5);
+      Value scale = b.bits(f32, words[4]);
+      Value to = b.advance(b.advance(base, b.shiftLeft(laneOfKey, 5)),
+                           group * PackedRowsAttr::kGroup * 2);
+      SmallVector<Value> pairs;
+      for (int64_t i = 0; i < kPackedValues; i += 2) {
+        auto unpack = [&](int64_t at) {
+          Value word = words[at / 4];
+          Value byte = b.bitAnd(
+              at % 4 ? b.shiftRight(word, 8 * (at % 4)) : word, b.i32(0xff));
+          return b.mul(decodeValue(b, format, byte), scale);
+        };
+        pairs.push_back(b.pack(bf16, unpack(i), unpack(i + 1)));
+      }
+      b.storeSeveral(ArrayRef<Value>(pairs).take_front(4), to);
+      b.storeSeveral(ArrayRef<Value>(pairs).drop_front(4), b.advance(to, 16));
+    }
+  }
+}
+
+/// Values with rope, as they are, and zeros behind them.
+void AttentionKernel::copyRope(Value known, Value from, Value base) {
+  int64_t latent = format.getLatent(), chunks = format.getRope() / 8;
+  int64_t padded = plan.steps * 2 - latent / 8;
+  Value place = b.index(format.getRopeOffset());
+  for (int64_t first = 0; first < padded; first += kLanesPerKey) {
+    Value chunk = b.add(laneOfKey, b.i32(first));
+    b.when(b.less(chunk, b.i32(padded)), [&] {
+      Value present = b.both(known, b.less(chunk, b.i32(chunks)));
+      Value column = b.add(place, b.mul(b.extend(chunk), b.index(16)));
+      b.copyAsync16(
+          b.advance(b.advance(base, b.shiftLeft(chunk, 4)), latent * 2),
+          b.address(kv, {from, column}), present);
+    });
+  }
+}
+
+/// A bf16 of a row that is there.
+Value AttentionKernel::unpackColumn(Value from, Value column) {
+  return b.choose(
+      b.less(column, b.index(format.getLatent())),
+      [&] {
+        Value group = b.divide(column, b.index(PackedRowsAttr::kGroup));
+        Value at =
+            b.add(b.index(format.getScaleOffset()), b.mul(group, b.index(4)));
+        Value scale = b.bits(f32, loadBytes(b, kv, from, at, 4));
+        Value value = decodeValue(b, format, loadBytes(b, kv, from, column, 1));
+        return Value(arith::TruncFOp::create(b, element, b.mul(value, scale)));
+      },
+      [&] {
+        Value at = b.sub(column, b.index(format.getLatent()));
+        at = b.add(b.index(format.getRopeOffset()), b.mul(at, b.index(2)));
+        return fromBits(b, loadBytes(b, kv, from, at, 2));
+      });
+}
+
+void AttentionKernel::gatherPacked(Value known, Value from, Value base) {
+  auto narrow = [&] {
+    Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
+    b.loop(
+        b.extend(laneOfKey), b.index(plan.steps * kTile),
+        [&](Value column) {
+          Value value = b.choose(
+              b.both(known, b.less(column, b.index(queryDim))),
+              [&] { return unpackColumn(from, column); }, [&] { return none; });
+          b.storeAt(value, b.advance(base, b.mul(column, b.index(2))));
+        },
+        kLanesPerKey);
+  };
+  if (!keysAreWide)
+    return narrow();
+  b.when(
+      keysAreWide,
+      [&] {
+        copyRope(known, from, base);
+        unpackChunks(known, from, base);
+      },
+      narrow);
+}
+
 /// Copies this thread's share of a key, zeros for none, and says whether it is
 /// one.
 void AttentionKernel::gather(Value slot, Value stage) {
@@ -390,7 +508,9 @@ void AttentionKernel::gather(Value slot, Value stage) {
         },
         kLanesPerKey);
   };
-  if (keysAreWide)
+  if (format)
+    gatherPacked(known, from, base);
+  else if (keysAreWide)
     b.when(keysAreWide, wide, narrow);
   else
     narrow();
@@ -772,7 +892,10 @@ void AttentionKernel::emit() {
     for (Value part : ArrayRef<Value>(q).drop_front())
       queryIsWide = b.both(queryIsWide, isAligned16(b, part));
   }
-  if (queryDim % 8 == 0)
+  bool keysAllow =
+      format ? format.getRopeOffset() % 16 == 0 && format.getRope() % 8 == 0
+             : queryDim % 8 == 0;
+  if (keysAllow)
     keysAreWide = isAligned16(b, kv);
   if (valueDim % 8 == 0)
     outIsWide = isAligned16(b, out);
@@ -782,7 +905,8 @@ void AttentionKernel::emit() {
 
 LogicalResult mlir::shardq::verifySparseMlaKernel(SparseMlaOp op,
                                                   int64_t sharedBytes) {
-  Type element = cast<ShapedType>(op.getKv().getType()).getElementType();
+  // That of 'kv', or of its rows once they are unpacked.
+  Type element = cast<ShapedType>(op.getQ().front().getType()).getElementType();
   if (!element.isBF16() && !element.isF16())
     return op.emitOpError("has 'kv' of ")
            << element << ", expected bf16 or f16 for a GPU";

@@ -14,6 +14,7 @@
 #include "FreeBuffers.h"
 #include "GatherKernels.h"
 #include "ReductionKernels.h"
+#include "ViewKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -102,6 +103,7 @@ private:
   LogicalResult lowerContext(Operation *op, Value predicate);
   LogicalResult lowerReduction(Operation *op, Value predicate);
   LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
+  LogicalResult lowerView(Operation *op, Value predicate);
   LogicalResult lowerGathered(Operation *op, Value predicate);
   LogicalResult noteChunkRows(CountChunkRowsOp op, Value count);
   LogicalResult lowerChunks(Operation *op, Value queryStart, Value predicate);
@@ -854,6 +856,24 @@ LogicalResult FunctionLowering::lowerBlocks(GatherBlocksOp op,
   return success();
 }
 
+/// Tables, slots and rows of caches.
+LogicalResult FunctionLowering::lowerView(Operation *op, Value predicate) {
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
+    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
+                                      slots.getMeshAttr(),
+                                      slots.getAxisAttr()));
+  launch(
+      op, getKernelName(op), getViewShape(op), *rows, operands, predicate,
+      [&](KernelBuilder &k, ValueRange args) { emitViewKernel(k, op, args); });
+  lowered.push_back(op);
+  return success();
+}
+
 /// Where tokens stand in gathered rows.
 LogicalResult FunctionLowering::lowerGathered(Operation *op, Value predicate) {
   FailureOr<Value> rows = getRows(op);
@@ -1294,6 +1314,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     return lowerContext(op, predicate);
   if (isa<WeighPartialOp, SumPartialsOp>(op))
     return lowerReduction(op, predicate);
+  if (isViewOp(op))
+    return lowerView(op, predicate);
   if (auto blocks = dyn_cast<GatherBlocksOp>(op))
     return lowerBlocks(blocks, predicate);
   if (isa<GatheredSlotsOp, GatheredTableOp>(op))

@@ -62,8 +62,7 @@ AttentionKernel::AttentionKernel(LoopBuilder &b, SparseMlaOp op,
                                  ValueRange args)
     : b(b), op(op), heads(op.getNumHeads()), queryDim(op.getQueryDim()),
       valueDim(op.getValueDim()), zero(b.index(0)), one(b.index(1)) {
-  Type element =
-      cast<MemRefType>(args[op.getQ().size()].getType()).getElementType();
+  Type element = cast<MemRefType>(args.front().getType()).getElementType();
   score = element.isF32() ? b.getF64Type() : b.getF32Type();
   unsigned next = 0;
   for (unsigned part = 0; part < op.getQ().size(); ++part)
@@ -191,6 +190,10 @@ void AttentionKernel::addValues(Value head, Value numKeys, Value correction) {
 void AttentionKernel::attendBlock(Value begin, Value numKeys) {
   b.loop(zero, numKeys, [&](Value j) {
     Value slot = b.load(valid, b.add(begin, j));
+    if (PackedRowsAttr format = op.getKvFormatAttr())
+      return emitUnpackedRow(b, format, kv, slot, [&](Value d, Value value) {
+        b.store(arith::ExtFOp::create(b, b.getF32Type(), value), keys, {j, d});
+      });
     b.loop(zero, b.index(queryDim),
            [&](Value d) { b.store(b.loadF32(kv, {slot, d}), keys, {j, d}); });
   });

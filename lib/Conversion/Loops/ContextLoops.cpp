@@ -161,6 +161,54 @@ void mlir::shardq::emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op,
   });
 }
 
+void mlir::shardq::emitTokenSlots(LoopBuilder &b, TokenSlotsOp op,
+                                  ValueRange args) {
+  Value table = args[0], req = args[1], visible = args[2], slots = args[3];
+  Type slotType = cast<MemRefType>(slots.getType()).getElementType();
+  Value zero = b.index(0), none = b.index(-1);
+  Value limit =
+      b.index(slotType.isInteger(32) ? std::numeric_limits<int32_t>::max()
+                                     : std::numeric_limits<int64_t>::max());
+  std::optional<Ownership> own;
+  if (op.getMeshAttr())
+    own.emplace(b, op.getMeshAttr(), op.getAxisAttr(),
+                getRanks(op, op.getMeshAttr(), *op.getAxis()),
+                *op.getInterleave());
+  b.loop(zero, b.dim(slots, 0), [&](Value row) {
+    Value request = b.toIndex(b.load(req, row));
+    Value position = b.sub(b.toIndex(b.load(visible, row)), b.index(1));
+    Value isMine = b.lessEqual(zero, position);
+    if (own)
+      isMine = b.both(isMine, own->isMine(position));
+    Value slot = b.choose(
+        isMine,
+        [&] {
+          Value local = own ? own->getLocal(position) : position;
+          return emitPagedRow(b, table, request, local, op.getBlockSize(),
+                              op.getBlockStride());
+        },
+        [&] { return none; });
+    slot = b.select(b.lessEqual(slot, limit), slot, none);
+    b.store(b.fromIndex(slot, slotType), slots, row);
+  });
+}
+
+void mlir::shardq::emitGatherAllBlocks(LoopBuilder &b, ValueRange args) {
+  Value table = args[0], blocks = args[2], inverse = args[3], count = args[4];
+  Value zero = b.index(0), width = b.dim(table, 1);
+  Value entries = b.mul(b.dim(table, 0), width);
+  b.loop(zero, b.dim(table, 0), [&](Value request) {
+    b.loop(zero, width, [&](Value column) {
+      Value entry = b.load(table, {request, column});
+      Value place = b.add(b.mul(request, width), column);
+      b.store(entry, blocks, place);
+      Value number = b.select(b.lessEqual(b.i32(0), entry), place, b.index(-1));
+      b.store(b.fromIndex(number, b.getI32Type()), inverse, {request, column});
+    });
+  });
+  b.store(b.fromIndex(entries, b.getI32Type()), count, zero);
+}
+
 //===----------------------------------------------------------------------===//
 // Merge
 //===----------------------------------------------------------------------===//

@@ -72,7 +72,11 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](GatheredSlotsOp op) { emitGatheredSlots(b, op, args); })
       .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); })
       .Case([&](WeighPartialOp op) { emitWeighPartial(b, op, args); })
-      .Case([&](SumPartialsOp op) { emitSumPartials(b, op, args); });
+      .Case([&](SumPartialsOp op) { emitSumPartials(b, op, args); })
+      .Case([&](TokenSlotsOp op) { emitTokenSlots(b, op, args); })
+      .Case([&](UnpackRowsOp op) { emitUnpackRows(b, op, args); })
+      .Case([&](PackRowsOp op) { emitPackRows(b, op, args); })
+      .Case([&](GatherBlocksOp) { emitGatherAllBlocks(b, args); });
 }
 
 FailureOr<func::FuncOp>
@@ -125,7 +129,7 @@ static SmallVector<unsigned> getRowPositions(Operation *op) {
 
 /// Types that leave it open whether all row operands have equally many rows
 /// (one is static, another is not) hold the kernel to the fewest; further rows
-/// of the results are 0.
+/// of the results are 0, slots of tokens -1.
 static void holdToCommonRows(OpBuilder &builder, Operation *op,
                              MutableArrayRef<Value> operands) {
   Location loc = op->getLoc();
@@ -153,9 +157,11 @@ static void holdToCommonRows(OpBuilder &builder, Operation *op,
     Value &operand = operands[position];
     if (position >= firstOut) {
       Type element = cast<MemRefType>(operand.getType()).getElementType();
-      Value zero =
-          arith::ConstantOp::create(builder, loc, builder.getZeroAttr(element));
-      linalg::FillOp::create(builder, loc, zero, operand);
+      TypedAttr rest = builder.getZeroAttr(element);
+      if (isa<TokenSlotsOp>(op))
+        rest = builder.getIntegerAttr(element, -1);
+      Value fill = arith::ConstantOp::create(builder, loc, rest);
+      linalg::FillOp::create(builder, loc, fill, operand);
     }
     SmallVector<OpFoldResult> sizes =
         memref::getMixedSizes(builder, loc, operand);
@@ -209,7 +215,10 @@ void ConvertShardQToLoopsPass::runOnOperation() {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
             WriteRowsOp, TopKOp, IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp,
             FilterIndicesOp, GatheredSlotsOp, MergeLseOp, WeighPartialOp,
-            SumPartialsOp>(op))
+            SumPartialsOp, TokenSlotsOp, UnpackRowsOp, PackRowsOp>(op))
+      ops.push_back(op);
+    // Others are a call of the runtime.
+    if (auto blocks = dyn_cast<GatherBlocksOp>(op); blocks && blocks.getFull())
       ops.push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&

@@ -29,6 +29,15 @@ void emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op, ValueRange args);
 void emitMergeLse(LoopBuilder &b, MergeLseOp op, ValueRange args);
 void emitWeighPartial(LoopBuilder &b, WeighPartialOp op, ValueRange args);
 void emitSumPartials(LoopBuilder &b, SumPartialsOp op, ValueRange args);
+void emitTokenSlots(LoopBuilder &b, TokenSlotsOp op, ValueRange args);
+void emitUnpackRows(LoopBuilder &b, UnpackRowsOp op, ValueRange args);
+void emitPackRows(LoopBuilder &b, PackRowsOp op, ValueRange args);
+/// Of gather_blocks, the form with `full`.
+void emitGatherAllBlocks(LoopBuilder &b, ValueRange args);
+
+/// Writes `store(d, value)` for each bf16 value of a packed row.
+void emitUnpackedRow(LoopBuilder &b, PackedRowsAttr format, Value packed,
+                     Value row, llvm::function_ref<void(Value, Value)> store);
 
 /// Writes the request-relative row of a page table: `table[req, t / block] *
 /// stride + t % block`, or -1 where the request or block is outside the table

@@ -75,6 +75,7 @@ private:
   void lower(SplitGateOp op);
   void lower(GatherBlocksOp op);
   void lower(GatheredTableOp op);
+  void lower(ReplicatedTableOp op);
   void lower(GatherGateOp op);
   void lower(CountChunkRowsOp op);
   void lower(ChunkSplitOp op);
@@ -635,6 +636,26 @@ void RuntimeLowering::lower(GatheredTableOp op) {
         constant(i64, op.getBlockSize()), getPointer(table)});
 }
 
+void RuntimeLowering::lower(ReplicatedTableOp op) {
+  Value table = toContiguous(op.getTable());
+  Value lengths = toContiguous(op.getLengths());
+  Value view = op.getOuts().front();
+  Value first = arith::ConstantIndexOp::create(b, 0);
+  // Requests that only some of them have are empty.
+  Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
+  linalg::FillOp::create(b, none, view);
+  Value requests = memref::DimOp::create(b, view, first);
+  for (Value other : {table, lengths})
+    requests = arith::MinSIOp::create(b, requests,
+                                      memref::DimOp::create(b, other, first));
+  Value width = toI64(getWidth(table));
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  call("shardq_replicated_view", {},
+       {getPointer(table), toI64(requests), width, width, getPointer(lengths),
+        constant(i64, over.axis.getSize()),
+        constant(i64, op.getBlocksPerBlock()), getPointer(view)});
+}
+
 void RuntimeLowering::lower(GatherGateOp op) {
   Value zero = arith::ConstantIndexOp::create(b, 0);
   Value one = arith::ConstantIndexOp::create(b, 1);
@@ -788,8 +809,9 @@ LogicalResult RuntimeLowering::verifyNames() {
         text == "shardq_plan_exchanges" || text == "shardq_zigzag_split" ||
         text == "shardq_split_gate" || text == "shardq_count_decode_rows" ||
         text == "shardq_gather_blocks" || text == "shardq_gathered_table" ||
-        text == "shardq_chunk_part_rows" || text == "shardq_chunk_split" ||
-        text == "shardq_chunk_lengths" || text == "shardq_chunk_order")
+        text == "shardq_replicated_view" || text == "shardq_chunk_part_rows" ||
+        text == "shardq_chunk_split" || text == "shardq_chunk_lengths" ||
+        text == "shardq_chunk_order")
       return op.emitOpError("is named ")
              << name << ", which is a name of ShardQ's runtime";
   }
@@ -819,12 +841,12 @@ LogicalResult RuntimeLowering::run() {
         llvm::TypeSwitch<Operation *, bool>(op)
             .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
                   CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, GatherBlocksOp,
-                  GatheredTableOp, GatherGateOp, CountChunkRowsOp, ChunkSplitOp,
-                  ChunkLengthsOp, ChunkSlotsOp, TapOp, IsCarriedOp, TransferOp>(
-                [&](auto op) {
-                  lower(op);
-                  return true;
-                })
+                  GatheredTableOp, ReplicatedTableOp, GatherGateOp,
+                  CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
+                  TapOp, IsCarriedOp, TransferOp>([&](auto op) {
+              lower(op);
+              return true;
+            })
             .Case([&](SignalOp op) {
               lowerFlag(op, "shardq_rt_signal");
               return true;

@@ -14,6 +14,9 @@ using namespace mlir::shardq;
 std::string mlir::shardq::getKernelName(Operation *op) {
   std::string name = op->getName().getStringRef().str();
   std::replace(name.begin(), name.end(), '.', '_');
+  // The runtime's function of that name makes the other form.
+  if (auto blocks = dyn_cast<GatherBlocksOp>(op); blocks && blocks.getFull())
+    name += "_full";
   llvm::raw_string_ostream stream(name);
   Type element;
   for (Type type : op->getOperandTypes()) {

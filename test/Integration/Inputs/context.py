@@ -612,7 +612,7 @@ def slot_oracle(t, row, count, ranks, interleave, block):
 
 
 def gather_kv(ranks, interleave, block, table, lens, parts=((8, "f32"),), stride=None, null=-1, tp=None,
-              seed=0, options=()):
+              seed=0, options=(), full=False):
     """Everything of a gather at once, against the oracles; blocks, inverse, count and table."""
     rng = np.random.default_rng(seed)
     tp, stride = tp or ranks, stride or block
@@ -645,7 +645,7 @@ func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types)
                   %lens: tensor<?xi32>, %indices: tensor<?x9xi32>, %req: tensor<?xi32>)
     -> ({", ".join(f"{t} {BY_RANK}" for _, t in results)}) {{
   %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%lens) over @ranks "dcp"
-      {{block_size = {block} : i64, interleave = {interleave} : i64, null_block = {null} : i32}}
+      {{block_size = {block} : i64, interleave = {interleave} : i64, null_block = {null} : i32{", full" * full}}}
       : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
   %handle = shardq.gather_kv_start({", ".join(names)}) blocks(%blocks, %count) over @ranks "dcp"
       {{block_size = {block} : i64, block_stride_rows = {stride} : i64}}
@@ -657,13 +657,16 @@ func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types)
   return {", ".join(n for n, _ in results)} : {", ".join(t for _, t in results)}
 }}
 """, dict({f"kv{i}": part for i, part in enumerate(kv)}, table=table, lens=lens, indices=indices, req=req),
-                f"--max-kv-tokens={max(int(lens.sum()), 1)}", f"--max-requests={requests}", *options)
+                f"--max-kv-tokens={max(table.size * block * ranks if full else int(lens.sum()), 1)}",
+                f"--max-requests={requests}", *options)
     valid, inverse = blocks_oracle(table, lens, ranks, interleave, block, null)
+    if full:
+        valid, inverse = table.reshape(-1).tolist(), np.where(table < 0, -1, np.arange(table.size).reshape(table.shape))
     count = len(valid)
     what = f"{ranks} ranks, interleave {interleave}, blocks of {block}"
     slots = np.array([[slot_oracle(int(t), inverse[r], count, ranks, interleave, block)
                        if 0 <= r < requests else -1 for t in row] for r, row in zip(req, indices)])
-    per_rank = [f.reshape(tp, -1, *f.shape[1:]) for f in found]
+    per_rank = [f.reshape(tp, len(f) // tp, *f.shape[1:]) for f in found]
     joined = np.concatenate(kv, axis=1).reshape(tp, cache_rows, -1)
     for rank in range(tp):
         padded = valid + [-1] * (table.size - count)
@@ -674,7 +677,9 @@ func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types)
         expect_equal(per_rank[4][rank], (slots >= 0).sum(axis=1), f"valid slots of {what}")
         first = rank // ranks * ranks
         rows_of = [b * stride + s for b in valid for s in range(block)]
-        expected = joined[first:first + ranks, rows_of].reshape(-1, joined.shape[2])
+        expected = joined[first:first + ranks, rows_of]
+        expected[:, np.repeat(np.array(valid, np.int64) < 0, block)] = 0
+        expected = expected.reshape(-1, joined.shape[2])
         expect_equal(per_rank[5][rank], expected, f"rows of {what}")
         if hasTable:
             expect_equal(per_rank[7][rank], slots, f"slots by the table of {what}")
@@ -694,6 +699,22 @@ def gather_golden():
     # Block 0 is one like others where nothing stands for none.
     valid, *_ = gather_kv(4, 2, 2, [[1, 2, 3, 0], [5, 0, -1, 2]], [32, 32])
     expect_equal(np.array(valid), [0, 1, 2, 3, 5], "blocks with block 0")
+
+
+def gather_full():
+    # As many blocks for every step: none is left out or gathered once for several.
+    *_, table = gather_kv(4, 2, 2, [[0, 1], [2, 3]], [16, 16], full=True)
+    expect_equal(table, [[0, 4, 8, 12, 1, 5, 9, 13], [2, 6, 10, 14, 3, 7, 11, 15]], "table")
+    *_, count, table = gather_kv(2, 4, 4, [[3, 3, -1], [0, 5, 3]], [1, 0], null=3, full=True)
+    expect(count == 6, "count")
+    expect_equal(table, [[0, 6, 1, 7, -1, -1], [3, 9, 4, 10, 5, 11]], "table")
+    rng = np.random.default_rng(14)
+    for ranks in (1, 2, 3, 4, 8):
+        for interleave, block in ((1, 4), (4, 4), (8, 4), (64, 64)):
+            table = rng.integers(-1, 9, (3, 4))
+            gather_kv(ranks, interleave, block, table, rng.integers(0, 4 * block * ranks, 3), seed=ranks, full=True)
+    # A table without entries.
+    gather_kv(2, 2, 4, np.zeros((1, 0)), [0], full=True)
 
 
 def gather_ranks():
