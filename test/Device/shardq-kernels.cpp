@@ -1,9 +1,8 @@
 //===- shardq-kernels.cpp - PTX of single kernels -------------------------===//
 //
-// Reads functions of one sparse_mla, indexer, topk, push, convert_indices,
-// and any other op that has one kernel or two, on buffers each, and writes the
-// PTX of their kernels with a list of how they are launched. The tests on a
-// device, which has no MLIR, and those of the PTX's meaning run what this makes.
+// Reads functions of one op on buffers each, and writes the PTX of its kernels
+// with a list of how they are launched. The tests on a device, which has no
+// MLIR, and those of the PTX's meaning run what this makes.
 //
 //===----------------------------------------------------------------------===//
 
