@@ -81,7 +81,8 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
     with the index ops that feed this attention alone. The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
-    for decode steps. One with a sink is always gathered, since a merge would count it on each rank.
+    for decode steps. One with a sink is always gathered, since a merge would count it on each rank. The two calls of
+    `--shardq-pcp` share one gather, unless decode rows are combined.
 
     The slots must come from a `convert_indices`, which filter or `gathered_slots` take the place of, once for
     all attentions that share it in one form; `kv` and its table are this rank's own, and a gather needs
