@@ -7,9 +7,31 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "shardq/Analysis/RankDependence.h"
 #include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
+
+/// Conditions that are told apart, of each function: twice the paths for each.
+static constexpr unsigned kMaxConditions = 4;
+
+/// Conditions that decide about several exchanges of a function, and have one
+/// value in all of a call: that of its first block, which runs once.
+static SmallVector<Value> findSharedConditions(FunctionOpInterface function,
+                                               ExchangeSchedule &schedule) {
+  llvm::MapVector<Value, unsigned> uses;
+  function.walk([&](scf::IfOp branch) {
+    Value condition = branch.getCondition();
+    if (condition.getParentBlock() == &function.getFunctionBody().front() &&
+        schedule.containsExchange(branch))
+      ++uses[condition];
+  });
+  SmallVector<Value> shared;
+  for (auto [condition, count] : uses)
+    if (count > 1 && shared.size() < kMaxConditions)
+      shared.push_back(condition);
+  return shared;
+}
 
 ExchangeSchedule::ExchangeSchedule(ModuleOp module, Classify classify)
     : module(module), classify(std::move(classify)) {
@@ -23,6 +45,10 @@ ExchangeSchedule::ExchangeSchedule(ModuleOp module, Classify classify)
         changed |= exchanging.insert(function).second;
     });
   }
+  module.walk([&](FunctionOpInterface function) {
+    if (exchanging.contains(function))
+      conditions[function] = findSharedConditions(function, *this);
+  });
 }
 
 bool ExchangeSchedule::containsExchange(Operation *op) {
@@ -46,8 +72,23 @@ bool ExchangeSchedule::walkFunction(Operation *op, Query &query, bool dirty) {
     // A recursive call may stop anywhere.
     return entry->second.value_or(true);
   }
-  bool after = walkRegion(function.getFunctionBody(), query, dirty);
+  bool after = walkPaths(function.getFunctionBody(), conditions.lookup(op),
+                         query, dirty);
   query.calls[{op, dirty}] = after;
+  return after;
+}
+
+/// The paths on which conditions hold and those on which they do not, apart.
+bool ExchangeSchedule::walkPaths(Region &body, ArrayRef<Value> conditions,
+                                 Query &query, bool dirty) {
+  if (conditions.empty())
+    return walkRegion(body, query, dirty);
+  bool after = false;
+  for (bool holds : {true, false}) {
+    query.taken[conditions.front()] = holds;
+    after |= walkPaths(body, conditions.drop_front(), query, dirty);
+  }
+  query.taken.erase(conditions.front());
   return after;
 }
 
@@ -104,6 +145,11 @@ bool ExchangeSchedule::walkOp(Operation *op, Query &query, bool dirty) {
   // anything else run any number of times, one after another. A state that was
   // seen before teaches nothing new.
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    auto taken = query.taken.find(branch.getCondition());
+    if (taken != query.taken.end())
+      return walkRegion(taken->second ? branch.getThenRegion()
+                                      : branch.getElseRegion(),
+                        query, dirty);
     bool then = walkRegion(branch.getThenRegion(), query, dirty);
     bool otherwise = branch.getElseRegion().empty()
                          ? dirty

@@ -45,16 +45,24 @@ struct Candidate {
   ExpandRowsOp expand;
 };
 
+/// Attentions that attend keys of one gather, in program order.
+using Group = ArrayRef<Candidate>;
+
 /// The gathered blocks of a table, and the gate of what attends them.
 struct Blocks {
   GatherBlocksOp op;
   GatherGateOp gate;
 };
 
+/// What says which chunks of the step the rows are; null for all of them.
+ChunkLengthsOp getChunks(ExpandRowsOp expand) {
+  return expand.getSeqLens().getDefiningOp<ChunkLengthsOp>();
+}
+
 /// Starts and lengths of the whole step, also where the rows are those of its
 /// chunks: what is gathered, and when, is the same on all ranks.
 std::pair<Value, Value> getStepLengths(ExpandRowsOp expand) {
-  if (auto chunks = expand.getSeqLens().getDefiningOp<ChunkLengthsOp>())
+  if (ChunkLengthsOp chunks = getChunks(expand))
     return {chunks.getQueryStart(), chunks.getSeqLens()};
   return {expand.getQueryStart(), expand.getSeqLens()};
 }
@@ -90,6 +98,8 @@ private:
   LogicalResult matchUses(SparseMlaOp op, ConvertIndicesOp convert);
   LogicalResult chooseForm(Candidate &candidate);
   SmallVector<Operation *> getOwnIndexOps(const Candidate &candidate);
+  bool isOverSameKeys(const Candidate &one, const Candidate &other);
+  bool canJoin(Group group, const Candidate &next);
 
   // Emission, where the builder stands.
   FilterIndicesOp createFilter(const Candidate &candidate, Value indices);
@@ -98,12 +108,12 @@ private:
   SmallVector<Value> createMerged(const Candidate &candidate,
                                   FilterIndicesOp filter);
   SmallVector<Value> createGathered(const Candidate &candidate,
-                                    GatherKvStartOp start,
+                                    GatherKvStartOp start, Value &keys,
                                     GatheredSlotsOp slots);
   SmallVector<Value> attendGathered(const Candidate &candidate,
-                                    GatherKvStartOp start, TypeRange types,
-                                    ValueRange q, Value slots, Value req,
-                                    Value length);
+                                    GatherKvStartOp start, Value &keys,
+                                    TypeRange types, ValueRange q, Value slots,
+                                    Value req, Value length);
   Value createDecodes(const Candidate &candidate);
   SmallVector<Value> createDecodeRows(const Candidate &candidate, Value indices,
                                       Value decodes);
@@ -114,8 +124,9 @@ private:
   FilterIndicesOp getFilter(const Candidate &candidate);
   GatheredSlotsOp getSlots(const Candidate &candidate);
 
-  SmallVector<Value> version(const Candidate &candidate);
-  void rewrite(const Candidate &candidate);
+  SmallVector<SmallVector<Value>> version(Group group);
+  SmallVector<SmallVector<Value>> create(Group group);
+  void rewrite(Group group);
   void remark(const Candidate &candidate);
 
   ModuleOp module;
@@ -143,6 +154,18 @@ private:
 //===----------------------------------------------------------------------===//
 // Analysis
 //===----------------------------------------------------------------------===//
+
+/// Whether the op, or one inside it, is an exchange or becomes one.
+static bool mayExchange(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return isa<SparseMlaOp, CollectiveOpInterface, GatherKvStartOp,
+                   CallOpInterface>(inner)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
 
 static InFlightDiagnostic reject(SparseMlaOp op) {
   return op.emitOpError("cannot attend own keys alone: ");
@@ -284,6 +307,43 @@ SmallVector<Operation *> Rewriter::getOwnIndexOps(const Candidate &candidate) {
   if (feedsOthers)
     return {};
   return {chosen};
+}
+
+/// Whether both are calls over chunks of one step, with the same keys. (Others
+/// have a gather each, which --shard-q-tokens moves into the branches of the
+/// attention that it is for.)
+bool Rewriter::isOverSameKeys(const Candidate &one, const Candidate &other) {
+  SparseMlaOp op = one.op, otherOp = other.op;
+  ConvertIndicesOp convert = one.convert, otherConvert = other.convert;
+  return one.expand && other.expand && getChunks(one.expand) &&
+         getChunks(other.expand) && one.form != DcpStep::Decode &&
+         one.form == other.form && op.getKv() == otherOp.getKv() &&
+         one.axis == other.axis &&
+         convert.getBlockStrideRowsAttr() ==
+             otherConvert.getBlockStrideRowsAttr() &&
+         getBlocks(one).op == getBlocks(other).op;
+}
+
+/// Whether `next` may attend the keys that are gathered for the group: where it
+/// stands all of them may, since nothing in between uses their results, or
+/// exchanges, which would take the inbox from those behind. Decode rows that
+/// are combined are such an exchange.
+bool Rewriter::canJoin(Group group, const Candidate &next) {
+  SparseMlaOp op = group.back().op, nextOp = next.op;
+  Block *block = op->getBlock();
+  if (combinesDecodeRows || block != nextOp->getBlock())
+    return false;
+  for (const Candidate &candidate : group)
+    for (Operation *user : SparseMlaOp(candidate.op)->getUsers()) {
+      Operation *place = block->findAncestorOpInBlock(*user);
+      if (!place || !nextOp->isBeforeInBlock(place))
+        return false;
+    }
+  for (Operation *between = op->getNextNode(); between != nextOp;
+       between = between->getNextNode())
+    if (mayExchange(between))
+      return false;
+  return isOverSameKeys(group.front(), next);
 }
 
 //===----------------------------------------------------------------------===//
@@ -474,9 +534,9 @@ Value Rewriter::createDecodes(const Candidate &candidate) {
 }
 
 /// The form for steps with prefill: the op itself over all keys, with its
-/// slots among them.
+/// slots among them. `keys` are null where none has attended them before.
 SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
-                                            GatherKvStartOp start,
+                                            GatherKvStartOp start, Value &keys,
                                             GatheredSlotsOp slots) {
   SparseMlaOp op = candidate.op;
   Value length = op.getTopkLength();
@@ -487,8 +547,8 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
                           op.getSlots().getType());
   // A merge would count a sink on each rank.
   if (!combinesDecodeRows || op.getSink())
-    return attendGathered(candidate, start, op->getResultTypes(), op.getQ(),
-                          ownSlots, op.getReq(), length);
+    return attendGathered(candidate, start, keys, op->getResultTypes(),
+                          op.getQ(), ownSlots, op.getReq(), length);
 
   Location loc = op.getLoc();
   Value decodes = createDecodes(candidate);
@@ -504,7 +564,7 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
   for (Type type : op->getResultTypes())
     types.push_back(withDynamicRows(type));
   SmallVector<Value> ofOthers = attendGathered(
-      candidate, start, types, llvm::map_to_vector(op.getQ(), take),
+      candidate, start, keys, types, llvm::map_to_vector(op.getQ(), take),
       take(ownSlots), take(op.getReq()), take(length));
   SmallVector<Value> values;
   for (auto [result, decode, other] :
@@ -517,7 +577,7 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
 }
 
 SmallVector<Value> Rewriter::attendGathered(const Candidate &candidate,
-                                            GatherKvStartOp start,
+                                            GatherKvStartOp start, Value &keys,
                                             TypeRange types, ValueRange q,
                                             Value slots, Value req,
                                             Value length) {
@@ -525,14 +585,17 @@ SmallVector<Value> Rewriter::attendGathered(const Candidate &candidate,
   Location loc = op.getLoc();
   ShardingAttr sharding = op.getShardingAttr();
   auto kv = cast<RankedTensorType>(op.getKv().getType());
-  auto finish = GatherKvFinishOp::create(
-      builder, loc,
-      TypeRange{RankedTensorType::get({ShapedType::kDynamic, kv.getDimSize(1)},
-                                      kv.getElementType())},
-      start.getHandle(), ValueRange{});
+  if (!keys)
+    keys =
+        GatherKvFinishOp::create(
+            builder, loc,
+            TypeRange{RankedTensorType::get(
+                {ShapedType::kDynamic, kv.getDimSize(1)}, kv.getElementType())},
+            start.getHandle(), ValueRange{})
+            ->getResult(0);
   auto attend = SparseMlaOp::create(
-      builder, loc, types, q, finish->getResult(0), slots, req, length,
-      op.getSink(), ValueRange{}, op.getScaleAttr(),
+      builder, loc, types, q, keys, slots, req, length, op.getSink(),
+      ValueRange{}, op.getScaleAttr(),
       ShardingAttr::get(builder.getContext(), sharding.getMesh(),
                         sharding.getHeads(), sharding.getOrder(),
                         sharding.getTokens()),
@@ -540,54 +603,70 @@ SmallVector<Value> Rewriter::attendGathered(const Candidate &candidate,
   return SmallVector<Value>(attend->getResults());
 }
 
-/// Both forms under the step's gate.
-SmallVector<Value> Rewriter::version(const Candidate &candidate) {
-  SparseMlaOp op = candidate.op;
-  ConvertIndicesOp convert = candidate.convert;
-  Location loc = op.getLoc();
-  Value gate = getGate(candidate).getResult();
-  SmallVector<Operation *> indexOps = getOwnIndexOps(candidate);
-  SmallVector<unsigned> used;
+/// Both forms under the step's gate. Returns what replaces the results of each.
+SmallVector<SmallVector<Value>> Rewriter::version(Group group) {
+  Location loc = SparseMlaOp(group.back().op).getLoc();
+  Value gate = getGate(group.front()).getResult();
+  SmallVector<SmallVector<Operation *>> indexOps;
+  SmallVector<std::pair<unsigned, unsigned>> used;
   SmallVector<Type> types;
-  for (OpResult result : op->getResults())
-    if (!result.use_empty()) {
-      used.push_back(result.getResultNumber());
-      types.push_back(result.getType());
-    }
+  for (auto [number, candidate] : llvm::enumerate(group)) {
+    indexOps.push_back(getOwnIndexOps(candidate));
+    for (OpResult result : SparseMlaOp(candidate.op)->getResults())
+      if (!result.use_empty()) {
+        used.emplace_back(number, result.getResultNumber());
+        types.push_back(result.getType());
+      }
+  }
   auto branch =
       scf::IfOp::create(builder, loc, types, gate, /*withElseRegion=*/true);
-  auto cloneIndices = [&]() -> Value {
+  auto cloneIndices = [&](unsigned number) -> Value {
     IRMapping inBranch;
-    for (Operation *indexOp : indexOps) {
+    for (Operation *indexOp : indexOps[number]) {
       builder.clone(*indexOp, inBranch);
       for (Operation *user : indexOp->getUsers())
         if (isa<TapOp>(user))
           builder.clone(*user, inBranch);
     }
+    ConvertIndicesOp convert = group[number].convert;
     return inBranch.lookupOrDefault(convert.getIndices());
   };
   // The branches end by themselves where there is nothing to yield.
-  auto yield = [&](ArrayRef<Value> values) {
+  auto yield = [&](ArrayRef<SmallVector<Value>> values) {
     SmallVector<Value> yields;
-    for (unsigned number : used)
-      yields.push_back(values[number]);
+    for (auto [number, result] : used)
+      yields.push_back(values[number][result]);
     if (!yields.empty())
       scf::YieldOp::create(builder, loc, yields);
   };
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
-  GatherKvStartOp start = createStart(candidate);
-  GatheredSlotsOp slots = createSlots(candidate, cloneIndices());
-  yield(createGathered(candidate, start, slots));
+  GatherKvStartOp start = createStart(group.front());
+  // Of all, while keys travel.
+  SmallVector<GatheredSlotsOp> slots;
+  for (auto [number, candidate] : llvm::enumerate(group))
+    slots.push_back(createSlots(candidate, cloneIndices(number)));
+  Value keys;
+  SmallVector<SmallVector<Value>> values;
+  for (auto [candidate, own] : llvm::zip_equal(group, slots))
+    values.push_back(createGathered(candidate, start, keys, own));
+  yield(values);
   builder.setInsertionPointToStart(branch.elseBlock());
-  FilterIndicesOp filter = createFilter(candidate, cloneIndices());
-  yield(createMerged(candidate, filter));
+  values.clear();
+  for (auto [number, candidate] : llvm::enumerate(group)) {
+    FilterIndicesOp filter = createFilter(candidate, cloneIndices(number));
+    values.push_back(createMerged(candidate, filter));
+  }
+  yield(values);
 
-  replaced.insert(convert);
-  replaced.insert(indexOps.begin(), indexOps.end());
-  SmallVector<Value> values(op->getNumResults());
-  for (auto [number, result] : llvm::zip_equal(used, branch.getResults()))
-    values[number] = result;
+  for (auto [candidate, ops] : llvm::zip_equal(group, indexOps)) {
+    replaced.insert(candidate.convert);
+    replaced.insert(ops.begin(), ops.end());
+  }
+  for (SmallVector<Value> &results : values)
+    results.assign(results.size(), Value());
+  for (auto [place, result] : llvm::zip_equal(used, branch.getResults()))
+    values[place.first][place.second] = result;
   return values;
 }
 
@@ -601,13 +680,7 @@ static Operation *findEarliestStart(Operation *op, ArrayRef<Value> operands) {
     });
     if (defines)
       return true;
-    WalkResult walk = other->walk([](Operation *inner) {
-      return isa<SparseMlaOp, CollectiveOpInterface, GatherKvStartOp,
-                 CallOpInterface>(inner)
-                 ? WalkResult::interrupt()
-                 : WalkResult::advance();
-    });
-    return walk.wasInterrupted();
+    return mayExchange(other);
   };
   while (Operation *previous = op->getPrevNode()) {
     if (staysBefore(previous))
@@ -617,32 +690,43 @@ static Operation *findEarliestStart(Operation *op, ArrayRef<Value> operands) {
   return op;
 }
 
-void Rewriter::rewrite(const Candidate &candidate) {
-  SparseMlaOp op = candidate.op;
-  builder.setInsertionPoint(op);
-  SmallVector<Value> values;
-  switch (candidate.form) {
+/// What replaces the results of each, where the builder stands: at the last.
+SmallVector<SmallVector<Value>> Rewriter::create(Group group) {
+  const Candidate &first = group.front();
+  switch (first.form) {
   case DcpStep::Decode:
-    values = createMerged(candidate, getFilter(candidate));
-    break;
-  case DcpStep::Gather: {
-    GatherBlocksOp blocks = getBlocks(candidate).op;
-    builder.setInsertionPoint(findEarliestStart(
-        op, {op.getKv(), blocks.getResult(0), blocks.getResult(2)}));
-    GatherKvStartOp start = createStart(candidate);
-    builder.setInsertionPoint(op);
-    values = createGathered(candidate, start, getSlots(candidate));
-    break;
-  }
+    return {createMerged(first, getFilter(first))};
   case DcpStep::Gate:
-    values = version(candidate);
+    return version(group);
+  case DcpStep::Gather:
     break;
   }
-  replaced.insert(candidate.convert);
-  for (auto [result, value] : llvm::zip_equal(op->getResults(), values))
-    if (value)
-      result.replaceAllUsesWith(value);
-  op.erase();
+  SparseMlaOp op = first.op;
+  GatherBlocksOp blocks = getBlocks(first).op;
+  OpBuilder::InsertPoint last = builder.saveInsertionPoint();
+  builder.setInsertionPoint(findEarliestStart(
+      op, {op.getKv(), blocks.getResult(0), blocks.getResult(2)}));
+  GatherKvStartOp start = createStart(first);
+  builder.restoreInsertionPoint(last);
+  Value keys;
+  SmallVector<SmallVector<Value>> values;
+  for (const Candidate &candidate : group)
+    values.push_back(
+        createGathered(candidate, start, keys, getSlots(candidate)));
+  return values;
+}
+
+void Rewriter::rewrite(Group group) {
+  builder.setInsertionPoint(SparseMlaOp(group.back().op));
+  SmallVector<SmallVector<Value>> values = create(group);
+  for (auto [candidate, replacements] : llvm::zip_equal(group, values)) {
+    SparseMlaOp op = candidate.op;
+    replaced.insert(candidate.convert);
+    for (auto [result, value] : llvm::zip_equal(op->getResults(), replacements))
+      if (value)
+        result.replaceAllUsesWith(value);
+    op.erase();
+  }
 }
 
 void Rewriter::remark(const Candidate &candidate) {
@@ -684,10 +768,15 @@ LogicalResult Rewriter::run() {
   });
   if (!ok)
     return failure();
-  for (const Candidate &candidate : candidates) {
-    if (remarks)
+  if (remarks)
+    for (const Candidate &candidate : candidates)
       remark(candidate);
-    rewrite(candidate);
+  for (Group rest = candidates; !rest.empty();) {
+    unsigned size = 1;
+    while (size < rest.size() && canJoin(rest.take_front(size), rest[size]))
+      ++size;
+    rewrite(rest.take_front(size));
+    rest = rest.drop_front(size);
   }
   // Users before what they use.
   SmallVector<Operation *> dead(replaced.begin(), replaced.end());

@@ -13,6 +13,7 @@
 #include "IndexProducers.h"
 #include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -40,6 +41,8 @@ struct Call {
 
 struct Step {
   Value decodes, mine, restore;
+  /// Whether there are prefill rows; null where every step gathers.
+  Value open;
   SmallVector<Call, 2> calls;
 };
 
@@ -54,10 +57,10 @@ struct Candidate {
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, StringRef axis, bool twoCalls,
-                   bool remarks)
+                   bool isGated, bool remarks)
       : function(function), axis(StringAttr::get(function.getContext(), axis)),
-        twoCalls(twoCalls), remarks(remarks), builder(function.getContext()),
-        dominance(function) {}
+        twoCalls(twoCalls), isGated(isGated), remarks(remarks),
+        builder(function.getContext()), dominance(function) {}
 
   void run();
 
@@ -75,15 +78,18 @@ private:
   Value take(Value value, Value rows, TypedAttr missing = {});
   Value getOwn(Value value, Call &call);
   void runOnOwnRows(Operation *indexOp, Step &step);
-  Value gather(Value own, Value result, const Candidate &candidate,
-               const Step &step);
+  Value gather(Value own, const Candidate &candidate);
+  Value restore(Value rows, Value result, const Step &step);
+  SmallVector<Value> gate(const Step &step, TypeRange types,
+                          llvm::function_ref<SmallVector<Value>()> open,
+                          llvm::function_ref<SmallVector<Value>()> closed);
   void rewrite(const Candidate &candidate);
   void rewriteWrites(const Candidate &candidate);
   void rewriteWrite(WriteRowsOp op, const Candidate &candidate);
 
   FunctionOpInterface function;
   StringAttr axis;
-  bool twoCalls, remarks;
+  bool twoCalls, isGated, remarks;
   OpBuilder builder;
   DominanceInfo dominance;
   llvm::MapVector<std::pair<Operation *, Attribute>, Step> steps;
@@ -303,17 +309,24 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
       twoCalls ? builder.getUnitAttr() : UnitAttr());
   step.mine = split.getResult(0);
   step.restore = split.getResult(1);
-  if (!twoCalls) {
-    addCall(step, candidate, step.mine, ChunkPart::All);
-    return step;
-  }
   auto count = [&](ChunkPart part) -> Value {
     return CountChunkRowsOp::create(
         builder, loc, builder.getIndexType(),
         ChunkPartAttr::get(builder.getContext(), part), expand.getQueryStart(),
         step.decodes, expand.getRows(), candidate.mesh, axis);
   };
-  Value heads = count(ChunkPart::Head), tails = count(ChunkPart::Tail);
+  Value tails;
+  if (isGated || twoCalls)
+    tails = count(ChunkPart::Tail);
+  if (isGated)
+    step.open =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sgt, tails,
+                              arith::ConstantIndexOp::create(builder, loc, 0));
+  if (!twoCalls) {
+    addCall(step, candidate, step.mine, ChunkPart::All);
+    return step;
+  }
+  Value heads = count(ChunkPart::Head);
   addCall(step, candidate,
           sliceRows(builder, loc, step.mine, builder.getIndexAttr(0), heads),
           ChunkPart::Head);
@@ -351,13 +364,16 @@ void FunctionRewriter::runOnOwnRows(Operation *indexOp, Step &step) {
   }
 }
 
-/// The rows of the step from a rank's own; `result` is what they stand for.
-Value FunctionRewriter::gather(Value own, Value result,
-                               const Candidate &candidate, const Step &step) {
-  Value all =
-      GatherRowsOp::create(builder, own.getLoc(), TypeRange{own.getType()}, own,
-                           ValueRange{}, candidate.mesh, axis, TransportAttr())
-          .getResult(0);
+Value FunctionRewriter::gather(Value own, const Candidate &candidate) {
+  return GatherRowsOp::create(builder, own.getLoc(), TypeRange{own.getType()},
+                              own, ValueRange{}, candidate.mesh, axis,
+                              TransportAttr())
+      .getResult(0);
+}
+
+/// The rows of the step from those of all ranks, or of this one if the others
+/// have no more; `result` is what they stand for.
+Value FunctionRewriter::restore(Value rows, Value result, const Step &step) {
   // Rows of no request have no sum of exponentials, and an output of 0.
   auto type = cast<RankedTensorType>(result.getType());
   TypedAttr missing;
@@ -367,11 +383,29 @@ Value FunctionRewriter::gather(Value own, Value result,
   shape.front() = cast<RankedTensorType>(step.restore.getType()).getDimSize(0);
   Value restored =
       TakeRowsOp::create(
-          builder, own.getLoc(),
-          TypeRange{RankedTensorType::get(shape, type.getElementType())}, all,
+          builder, rows.getLoc(),
+          TypeRange{RankedTensorType::get(shape, type.getElementType())}, rows,
           step.restore, ValueRange{}, missing)
           .getResult(0);
-  return castTo(builder, own.getLoc(), restored, type);
+  return castTo(builder, rows.getLoc(), restored, type);
+}
+
+/// What `open` makes, or in a step without prefill `closed`. Exchanges stand
+/// under a condition that is equal on all ranks.
+SmallVector<Value>
+FunctionRewriter::gate(const Step &step, TypeRange types,
+                       llvm::function_ref<SmallVector<Value>()> open,
+                       llvm::function_ref<SmallVector<Value>()> closed) {
+  if (!step.open)
+    return open();
+  auto branch = scf::IfOp::create(builder, step.open.getLoc(), types, step.open,
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(builder, branch.getLoc(), open());
+  builder.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(builder, branch.getLoc(), closed());
+  return llvm::to_vector_of<Value>(branch.getResults());
 }
 
 void FunctionRewriter::rewrite(const Candidate &candidate) {
@@ -388,10 +422,24 @@ void FunctionRewriter::rewrite(const Candidate &candidate) {
     for (auto [list, result] : llvm::zip_equal(parts, clone->getResults()))
       list.push_back(result);
   }
+  SmallVector<Value> used, own;
   for (auto [list, result] : llvm::zip_equal(parts, op->getResults()))
-    if (!result.use_empty())
-      result.replaceAllUsesWith(
-          gather(joinRows(builder, list), result, candidate, step));
+    if (!result.use_empty()) {
+      used.push_back(result);
+      own.push_back(joinRows(builder, list));
+    }
+  auto restoreAll = [&](bool isGathered) {
+    SmallVector<Value> restored;
+    for (auto [rows, result] : llvm::zip_equal(own, used))
+      restored.push_back(
+          restore(isGathered ? gather(rows, candidate) : rows, result, step));
+    return restored;
+  };
+  SmallVector<Value> results = gate(
+      step, ValueRange(used).getTypes(), [&] { return restoreAll(true); },
+      [&] { return restoreAll(false); });
+  for (auto [result, replacement] : llvm::zip_equal(used, results))
+    result.replaceAllUsesWith(replacement);
   op.erase();
 }
 
@@ -434,20 +482,27 @@ void FunctionRewriter::rewriteWrite(WriteRowsOp op,
   Step &step = getStep(candidate);
   Location loc = op.getLoc();
   builder.setInsertionPoint(op);
-  Value own = take(op.getSource(), step.mine);
-  Value all =
-      GatherRowsOp::create(builder, loc, TypeRange{own.getType()}, own,
-                           ValueRange{}, candidate.mesh, axis, TransportAttr())
-          .getResult(0);
-  Value local = tensor::DimOp::create(builder, loc, step.mine, 0);
-  Type order =
-      RankedTensorType::get({ShapedType::kDynamic}, builder.getI32Type());
-  auto slots = ChunkSlotsOp::create(
-      builder, loc, TypeRange{order, withDynamicRows(op.getSlots().getType())},
-      op.getSlots(), expand.getQueryStart(), step.decodes, local, ValueRange{},
-      candidate.mesh, axis, twoCalls ? builder.getUnitAttr() : UnitAttr());
-  op.getSourceMutable().set(take(all, slots.getResult(0)));
-  op.getSlotsMutable().set(slots.getResult(1));
+  Type source = withDynamicRows(op.getSource().getType());
+  Type at = withDynamicRows(op.getSlots().getType());
+  auto gathered = [&]() -> SmallVector<Value> {
+    Value all = gather(take(op.getSource(), step.mine), candidate);
+    Value local = tensor::DimOp::create(builder, loc, step.mine, 0);
+    Type order =
+        RankedTensorType::get({ShapedType::kDynamic}, builder.getI32Type());
+    auto slots = ChunkSlotsOp::create(
+        builder, loc, TypeRange{order, at}, op.getSlots(),
+        expand.getQueryStart(), step.decodes, local, ValueRange{},
+        candidate.mesh, axis, twoCalls ? builder.getUnitAttr() : UnitAttr());
+    return {take(all, slots.getResult(0)), slots.getResult(1)};
+  };
+  auto given = [&]() -> SmallVector<Value> {
+    return {castTo(builder, loc, op.getSource(), source),
+            castTo(builder, loc, op.getSlots(), at)};
+  };
+  // Not the write itself: a cache that branches hand on may be copied.
+  SmallVector<Value> written = gate(step, {source, at}, gathered, given);
+  op.getSourceMutable().set(written[0]);
+  op.getSlotsMutable().set(written[1]);
 }
 
 /// Index ops that only own rows of are used, with their taps and casts.
@@ -497,7 +552,7 @@ struct ShardQPcpPass : public shardq::impl::ShardQPcpBase<ShardQPcpPass> {
   void runOnOperation() override {
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
-        FunctionRewriter(function, axis, twoCalls, remarks).run();
+        FunctionRewriter(function, axis, twoCalls, gate, remarks).run();
     });
   }
 };

@@ -6,6 +6,8 @@
 // DEFINE: %{run} = shardq-opt %shardq_src/examples/deepseek-v32-pcp2-dcp2-chunked.mlir --pass-pipeline='builtin.module(%{pcp},%{buffers})'
 // REDEFINE: %{pcp} = shardq-pcp{remarks=false}
 // RUN: %{run} | FileCheck %s
+// REDEFINE: %{pcp} = shardq-pcp{gate=false remarks=false}
+// RUN: %{run} | FileCheck %s
 // REDEFINE: %{pcp} = shardq-pcp{two-calls=true remarks=false}
 // RUN: %{run} | FileCheck %s
 // REDEFINE: %{pcp} = shardq-pcp{remarks=false},shardq-dcp{remarks=false}

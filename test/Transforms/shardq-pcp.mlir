@@ -1,17 +1,20 @@
 // RUN: shardq-opt %s --split-input-file --shardq-pcp=remarks=false | FileCheck %s
 // RUN: shardq-opt %s --split-input-file --shardq-pcp='two-calls=true remarks=false' | FileCheck %s --check-prefix=TWO
+// RUN: shardq-opt %s --split-input-file --shardq-pcp='gate=false remarks=false' | FileCheck %s --check-prefix=ALWAYS
 //
 // A second run changes nothing.
 // RUN: shardq-opt %s --split-input-file --shardq-pcp=remarks=false -o %t.once
 // RUN: shardq-opt %s --split-input-file --shardq-pcp=remarks=false --shardq-pcp=remarks=false | diff %t.once -
 
 // Indexer, conversion and attention run on own rows, once; outputs are gathered and restored, the LSE with -inf for
-// rows of no request. What all ranks hold (keys, tables) is left alone.
+// rows of no request. What all ranks hold (keys, tables) is left alone. Without tails there is nothing to gather.
 // CHECK-LABEL: func.func @layer
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<?x4x8xbf16>, %[[KV:[^:]*]]: tensor<?x8xbf16>, %[[IQ:[^:]*]]: tensor<?x2x8xbf16>
 // CHECK: %[[STEP:.*]]:2 = shardq.expand_rows %[[START:.*]], %{{.*}} to %[[ROWS:[^ ]*]]
 // CHECK: %[[DECODES:.*]] = shardq.count_decode_rows %[[START]] {speculative_tokens = 1 : i64}
 // CHECK: %[[SPLIT:.*]]:2 = shardq.chunk_split %[[START]] decodes(%[[DECODES]]) rows(%[[ROWS]]) over @ranks "pcp"
+// CHECK: %[[TAILS:.*]] = shardq.count_chunk_rows tail %[[START]] decodes(%[[DECODES]]) rows(%[[ROWS]]) over @ranks "pcp"
+// CHECK: %[[OPEN:.*]] = arith.cmpi sgt, %[[TAILS]], %c0
 // CHECK: %[[OWNREQ:.*]] = shardq.take_rows %[[STEP]]#0[%[[SPLIT]]#0] {missing = -1 : i32}
 // CHECK: %[[OWNVISIBLE:.*]] = shardq.take_rows %[[STEP]]#1[%[[SPLIT]]#0] :
 // CHECK: %[[OWNIQ:.*]] = shardq.take_rows %[[IQ]][%[[SPLIT]]#0]
@@ -22,19 +25,31 @@
 // CHECK: %[[OWNQ:.*]] = shardq.take_rows %[[Q]][%[[SPLIT]]#0]
 // CHECK: %[[ATTEND:.*]]:2 = shardq.sparse_mla q(%[[OWNQ]]) kv(%[[KV]]) slots(%[[SLOTS]]) rows(%[[OWNREQ]])
 // CHECK-SAME: sharding = #shardq.sharding<@ranks, heads = ["tp"]>
+// CHECK: %[[OUT:.*]]:2 = scf.if %[[OPEN]] -> (tensor<?x4x8xbf16>, tensor<?x4xf32>) {
 // CHECK: %[[ALL:.*]] = shardq.gather_rows %[[ATTEND]]#0 over @ranks "pcp" : (tensor<?x4x8xbf16>) -> tensor<?x4x8xbf16>
 // CHECK: %[[BACK:.*]] = shardq.take_rows %[[ALL]][%[[SPLIT]]#1] :
 // CHECK: %[[ALLLSE:.*]] = shardq.gather_rows %[[ATTEND]]#1 over @ranks "pcp"
 // CHECK: %[[BACKLSE:.*]] = shardq.take_rows %[[ALLLSE]][%[[SPLIT]]#1] {missing = 0xFF800000 : f32}
-// CHECK: return %[[BACK]], %[[BACKLSE]]
+// CHECK: scf.yield %[[BACK]], %[[BACKLSE]]
+// CHECK-NEXT: } else {
+// CHECK-NEXT: %[[BACK:.*]] = shardq.take_rows %[[ATTEND]]#0[%[[SPLIT]]#1] :
+// CHECK-NEXT: %[[BACKLSE:.*]] = shardq.take_rows %[[ATTEND]]#1[%[[SPLIT]]#1] {missing = 0xFF800000 : f32}
+// CHECK-NEXT: scf.yield %[[BACK]], %[[BACKLSE]]
+// CHECK: return %[[OUT]]#0, %[[OUT]]#1
 // CHECK-NOT: shardq.indexer
+// ALWAYS-LABEL: func.func @layer
+// ALWAYS-NOT: shardq.count_chunk_rows
+// ALWAYS-NOT: scf.if
+// ALWAYS: %[[ALL:.*]] = shardq.gather_rows
+// ALWAYS: shardq.take_rows %[[ALL]]
 //
 // Two calls: heads with the decode requests, tails. Requests and visible lengths follow from the key lengths of each
 // part, and padded rows are masked.
 // TWO-LABEL: func.func @layer
 // TWO: %[[SPLIT:.*]]:2 = shardq.chunk_split {{.*}} {by_part}
-// TWO: %[[NHEAD:.*]] = shardq.count_chunk_rows head
 // TWO: %[[NTAIL:.*]] = shardq.count_chunk_rows tail
+// TWO: arith.cmpi sgt, %[[NTAIL]], %c0
+// TWO: %[[NHEAD:.*]] = shardq.count_chunk_rows head
 // TWO: %[[HEAD:.*]] = tensor.extract_slice %[[SPLIT]]#0[0] [%[[NHEAD]]]
 // TWO: %[[LENGTHS:.*]]:3 = shardq.chunk_lengths head
 // TWO: %[[CHUNKS:.*]]:2 = shardq.expand_rows %[[LENGTHS]]#0, %[[LENGTHS]]#1 to %{{.*}} {speculative_tokens = 1 : i64}
@@ -50,8 +65,11 @@
 // TWO: %[[TAILS:.*]]:2 = shardq.sparse_mla
 // TWO: tensor.insert_slice %[[HEADS]]#0
 // TWO: %[[JOINED:.*]] = tensor.insert_slice %[[TAILS]]#0
+// TWO: scf.if
 // TWO: %[[ALL:.*]] = shardq.gather_rows %[[JOINED]]
 // TWO: shardq.take_rows %[[ALL]][%[[SPLIT]]#1]
+// TWO: else
+// TWO: shardq.take_rows %[[JOINED]][%[[SPLIT]]#1]
 shardq.mesh @ranks ["pcp" = 2, "tp" = 2]
 func.func @layer(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %iq: tensor<?x2x8xbf16>, %iw: tensor<?x2xf32>,
                  %ik: tensor<?x8xbf16>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %table: tensor<?x?xi32>, %rows: index)
@@ -98,16 +116,26 @@ func.func @two_layers(%q: tensor<12x4x8xbf16>, %kv: tensor<?x8xbf16>, %scores: t
 
 // -----
 
-// The step's KV rows are taken, gathered and written by the padded slots.
+// The step's KV rows are taken, gathered and written by the padded slots, or as they were. The write itself is not under
+// the condition, nor is the cache.
 // CHECK-LABEL: func.func @write
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<?x4x8xbf16>, %[[KV:[^:]*]]: tensor<?x8xbf16>, %[[NEW:[^:]*]]: tensor<?x8xbf16>, %[[AT:[^:]*]]: tensor<?xi64>
 // CHECK: %[[SPLIT:.*]]:2 = shardq.chunk_split
+// CHECK: %[[GIVEN:.*]]:2 = scf.if %{{.*}} -> (tensor<?x8xbf16>, tensor<?xi64>) {
 // CHECK: %[[OWN:.*]] = shardq.take_rows %[[NEW]][%[[SPLIT]]#0]
 // CHECK: %[[ALL:.*]] = shardq.gather_rows %[[OWN]] over @ranks "pcp"
 // CHECK: %[[N:.*]] = tensor.dim %[[SPLIT]]#0
 // CHECK: %[[SLOTS:.*]]:2 = shardq.chunk_slots %[[AT]] by(%{{.*}}) decodes(%{{.*}}) local(%[[N]]) over @ranks "pcp" :
 // CHECK: %[[SORTED:.*]] = shardq.take_rows %[[ALL]][%[[SLOTS]]#0]
-// CHECK: %[[WRITTEN:.*]] = shardq.write_rows %[[SORTED]] at(%[[SLOTS]]#1) into(%[[KV]])
+// CHECK: scf.yield %[[SORTED]], %[[SLOTS]]#1
+// CHECK-NEXT: } else {
+// CHECK-NEXT: scf.yield %[[NEW]], %[[AT]]
+// CHECK: %[[WRITTEN:.*]] = shardq.write_rows %[[GIVEN]]#0 at(%[[GIVEN]]#1) into(%[[KV]])
+// ALWAYS-LABEL: func.func @write
+// ALWAYS-NOT: scf.if
+// ALWAYS: %[[SLOTS:.*]]:2 = shardq.chunk_slots
+// ALWAYS: %[[SORTED:.*]] = shardq.take_rows %{{.*}}[%[[SLOTS]]#0]
+// ALWAYS: shardq.write_rows %[[SORTED]] at(%[[SLOTS]]#1)
 // CHECK: shardq.sparse_mla q(%{{.*}}) kv(%[[WRITTEN]])
 // TWO-LABEL: func.func @write
 // TWO: shardq.chunk_slots {{.*}} {by_part}

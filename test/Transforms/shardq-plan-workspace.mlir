@@ -178,6 +178,72 @@ func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: 
 
 // -----
 
+// Branches of one condition are taken together, so that one is between the others.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [{{[^>]*}}generations = 1>, {{[^>]*}}generations = 1>]
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index, %x: memref<?x8x8xf32>, %c: i1) {
+  scf.if %c {
+  %a = memref.alloc(%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.exchange heads_to_tokens(%q) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%a)
+      : (memref<?x2x8xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x8x8xf32, #shardq.symmetric<@ranks>>) -> ()
+  }
+  scf.if %c {
+  %b = memref.alloc(%n) : memref<?x2x8xf32, #shardq.symmetric<@ranks>>
+  shardq.exchange tokens_to_heads(%x) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%b)
+      : (memref<?x8x8xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x2x8xf32, #shardq.symmetric<@ranks>>) -> ()
+  }
+  return
+}
+
+// -----
+
+// Those of two conditions are not.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [{{[^>]*}}generations = 2>, {{[^>]*}}generations = 2>]
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index, %x: memref<?x8x8xf32>, %c: i1, %e: i1) {
+  scf.if %c {
+  %a = memref.alloc(%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.exchange heads_to_tokens(%q) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%a)
+      : (memref<?x2x8xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x8x8xf32, #shardq.symmetric<@ranks>>) -> ()
+  }
+  scf.if %e {
+  %b = memref.alloc(%n) : memref<?x2x8xf32, #shardq.symmetric<@ranks>>
+  shardq.exchange tokens_to_heads(%x) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%b)
+      : (memref<?x8x8xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x2x8xf32, #shardq.symmetric<@ranks>>) -> ()
+  }
+  return
+}
+
+// -----
+
+// A condition that each turn has anew says nothing of the one before.
+// CHECK-LABEL: shardq.plan
+// CHECK-SAME: channels = [{{[^>]*}}generations = 2>, {{[^>]*}}generations = 2>]
+shardq.mesh @ranks ["tp" = 4]
+func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index, %x: memref<?x8x8xf32>, %flags: memref<?xi1>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %c = memref.load %flags[%i] : memref<?xi1>
+    scf.if %c {
+    } else {
+      %a = memref.alloc(%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+      shardq.exchange heads_to_tokens(%q) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%a)
+          : (memref<?x2x8xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x8x8xf32, #shardq.symmetric<@ranks>>) -> ()
+    }
+    scf.if %c {
+      %b = memref.alloc(%n) : memref<?x2x8xf32, #shardq.symmetric<@ranks>>
+      shardq.exchange tokens_to_heads(%x) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%b)
+          : (memref<?x8x8xf32>, memref<?xi32>, memref<5xi32>, index, memref<?x2x8xf32, #shardq.symmetric<@ranks>>) -> ()
+    }
+  }
+  return
+}
+
+// -----
+
 // Two functions in any order, any number of times: neither knows of the other.
 // CHECK-LABEL: shardq.plan
 // CHECK-SAME: channels = [{{[^>]*}}generations = 2>, {{[^>]*}}generations = 2>]

@@ -108,6 +108,26 @@ static void decideChunks(ChunkSplitOp split, const Step &step,
   }
 }
 
+/// Whether ranks exchange rows of chunks only where there are any.
+static bool areChunksGated(ModuleOp module) {
+  return module
+      .walk([](scf::IfOp branch) {
+        auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+        bool isGate =
+            compare && compare.getLhs().getDefiningOp<CountChunkRowsOp>();
+        return isGate ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+static std::string describeChunks(ModuleOp module, const Step &step) {
+  if (!areChunksGated(module))
+    return "none: each rank has its chunks of the requests";
+  if (step.getDecodeRows() == step.getNumTokens())
+    return "closed: no prefill, each rank has all rows";
+  return "open: each rank has its chunks of the requests";
+}
+
 SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
                                const CompileOptions &options) {
   SplitDecision decision;
@@ -137,7 +157,7 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
   std::string context = describeContext(rewritten, step, options);
   if (!split) {
     if (!decision.chunks.empty())
-      decision.text = "none: each rank has its chunks of the requests";
+      decision.text = describeChunks(rewritten, step);
     if (!context.empty())
       decision.text = decision.chunks.empty()
                           ? context

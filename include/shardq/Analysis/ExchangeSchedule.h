@@ -12,6 +12,9 @@
 //
 // Both hold only if the inbox is read before the next exchange of the group.
 //
+// Branches of one condition, which has one value throughout a call of the
+// function, are taken together or not at all.
+//
 // An exchange in two parts signals where it starts and waits where it finishes.
 // So what is read in between is not acknowledged by it, and what another
 // exchange signals in between does not acknowledge it.
@@ -72,17 +75,23 @@ private:
     llvm::DenseMap<llvm::PointerIntPair<Operation *, 1, bool>,
                    std::optional<bool>>
         calls;
+    /// Conditions of the functions that are walked, as taken for this path.
+    llvm::DenseMap<Value, bool> taken;
   };
   bool usesChannelBetween(Operation *start, Operation *finish,
                           const Query &query);
   bool walkRegion(Region &region, Query &query, bool dirty);
   bool walkOp(Operation *op, Query &query, bool dirty);
+  bool walkPaths(Region &body, ArrayRef<Value> conditions, Query &query,
+                 bool dirty);
   bool walkFunction(Operation *op, Query &query, bool dirty);
 
   ModuleOp module;
   Classify classify;
   SymbolTableCollection symbols;
   llvm::DenseSet<Operation *> exchanging;
+  /// Of functions that exchange: conditions that several branches share.
+  llvm::DenseMap<Operation *, SmallVector<Value>> conditions;
 };
 
 } // namespace mlir::shardq

@@ -83,7 +83,8 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
     with the index ops that feed this attention alone. The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
-    for decode steps. One with a sink is always gathered, since a merge would count it on each rank.
+    for decode steps. One with a sink is always gathered, since a merge would count it on each rank. The two calls of
+    `--shardq-pcp` share one gather, unless decode rows are combined.
 
     The slots must come from a `convert_indices`, which filter or `gathered_slots` take the place of, once for
     all attentions that share it in one form; `kv` and its table are this rank's own, and a gather needs
@@ -128,16 +129,23 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     %visible_mine = shardq.take_rows %visible[%mine]
     // per attention
     // indexer, conversion, attention on take_rows of their row operands
-    %all = shardq.gather_rows %out_mine over @ranks "pcp"
-    %out = shardq.take_rows %all[%restore]
+    %out = scf.if %has_prefill {
+      %all = shardq.gather_rows %out_mine over @ranks "pcp"
+      scf.yield (shardq.take_rows %all[%restore])
+    } else {
+      scf.yield (shardq.take_rows %out_mine[%restore])
+    }
     ```
+
+    Decode requests are on every rank, so a step of nothing else needs no exchange: `%has_prefill` is whether tails have
+    rows (`count_chunk_rows`), the same on all ranks. With `gate=false` every step gathers.
 
     Padded rows have request -1 and visible length 0. With `two-calls` the heads (with the decode requests) and the
     tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
     request.
 
     Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows, with slot -1 for rows of no request:
-    own rows are taken, gathered and written by `chunk_slots`.
+    own rows are taken, gathered and written by `chunk_slots`, in a step without prefill written as they were.
 
     The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
     KV for `--shardq-dcp` behind this pass, may be sharded over other axes. An attention that cannot be
@@ -148,11 +156,12 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"pcp\"", "Mesh axis over which requests are divided">,
     Option<"twoCalls", "two-calls", "bool", "false",
            "Attend head and tail chunks in two calls, by key lengths">,
+    Option<"gate", "gate", "bool", "true", "Exchange nothing in steps without prefill">,
     Option<"remarks", "remarks", "bool", "true",
            "Say which attentions were rewritten, and why others were not">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
-                           "::mlir::arith::ArithDialect"];
+                           "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];
 }
 
 def ShardQMoveProjections : Pass<"shardq-move-projections", "::mlir::ModuleOp"> {
