@@ -35,6 +35,8 @@ struct Candidate {
   ConvertIndicesOp convert;
   StringAttr axis;
   KvMembers members;
+  /// Of the rows, where its ranks keep KV too: they are other rows on each.
+  StringAttr chunks;
   /// What says how many columns of own slots are valid: the filter's own
   /// count, or else the op's topk_length on slots that keep their columns.
   bool isCompacted;
@@ -51,7 +53,7 @@ using Group = ArrayRef<Candidate>;
 /// The gathered blocks of a table, and the gate of what attends them.
 struct Blocks {
   GatherBlocksOp op;
-  GatherGateOp gate;
+  Value gate;
 };
 
 /// What says which chunks of the step the rows are; null for all of them.
@@ -65,6 +67,12 @@ std::pair<Value, Value> getStepLengths(ExpandRowsOp expand) {
   if (ChunkLengthsOp chunks = getChunks(expand))
     return {chunks.getQueryStart(), chunks.getSeqLens()};
   return {expand.getQueryStart(), expand.getSeqLens()};
+}
+
+/// Rows of the whole step.
+Value getStepRows(ExpandRowsOp expand) {
+  ChunkLengthsOp chunks = getChunks(expand);
+  return chunks ? chunks.getRows() : expand.getRows();
 }
 
 /// Calls `visit` for each use of the value, or of a cast of it, until it fails.
@@ -120,7 +128,7 @@ private:
 
   // Shared by attentions.
   Blocks &getBlocks(const Candidate &candidate);
-  GatherGateOp getGate(const Candidate &candidate);
+  Value getGate(const Candidate &candidate);
   FilterIndicesOp getFilter(const Candidate &candidate);
   GatheredSlotsOp getSlots(const Candidate &candidate);
 
@@ -202,7 +210,8 @@ LogicalResult Rewriter::matchUses(SparseMlaOp op, ConvertIndicesOp convert) {
 
 FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   ShardingAttr sharding = op.getShardingAttr();
-  Candidate found{op, {}, sharding.getKv().front(), {}, true, false, step, {}};
+  Candidate found{op,   {}, sharding.getKv().front(), {}, {}, true, false,
+                  step, {}};
   if (op.isOnBuffers()) {
     reject(op) << "it is on buffers";
     return failure();
@@ -268,12 +277,12 @@ LogicalResult Rewriter::chooseForm(Candidate &candidate) {
     candidate.form = DcpStep::Gather;
   }
   // Members that run on other rows have nothing to merge.
-  if (StringAttr chunks = getChunkAxis(op);
-      llvm::is_contained(candidate.members.copies, chunks)) {
+  StringAttr chunks = getChunkAxis(op);
+  if (llvm::is_contained(candidate.members.copies, chunks)) {
     if (step == DcpStep::Decode)
       return reject(op) << "it runs on chunks of requests over " << chunks
                         << ", over which its KV is sharded too";
-    candidate.form = DcpStep::Gather;
+    candidate.chunks = chunks;
   }
   if (candidate.form == DcpStep::Decode)
     return success();
@@ -282,7 +291,7 @@ LogicalResult Rewriter::chooseForm(Candidate &candidate) {
   candidate.expand = findExpandRows(op, reason, TakenRows::Follow);
   if (candidate.expand)
     return success();
-  if (candidate.form == DcpStep::Gather)
+  if (candidate.form == DcpStep::Gather || candidate.chunks)
     return op.emitOpError("cannot attend gathered keys: ") << reason;
   candidate.form = DcpStep::Decode;
   return success();
@@ -424,7 +433,10 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   return blocks;
 }
 
-GatherGateOp Rewriter::getGate(const Candidate &candidate) {
+/// Whether keys are gathered. Where members have rows of their own, in each
+/// step with prefill: no other way is right, and one that does not fit is an
+/// error at run time.
+Value Rewriter::getGate(const Candidate &candidate) {
   Blocks &blocks = getBlocks(candidate);
   if (blocks.gate)
     return blocks.gate;
@@ -436,6 +448,16 @@ GatherGateOp Rewriter::getGate(const Candidate &candidate) {
   Value decodes =
       CountDecodeRowsOp::create(builder, loc, builder.getIndexType(), start,
                                 expand.getSpeculativeTokensAttr());
+  if (candidate.chunks) {
+    Value tails = CountChunkRowsOp::create(
+        builder, loc, builder.getIndexType(),
+        ChunkPartAttr::get(builder.getContext(), ChunkPart::Tail), start,
+        decodes, getStepRows(expand), blocks.op.getMeshAttr(),
+        candidate.chunks);
+    return blocks.gate = arith::CmpIOp::create(
+               builder, loc, arith::CmpIPredicate::sgt, tails,
+               arith::ConstantIndexOp::create(builder, loc, 0));
+  }
   blocks.gate = GatherGateOp::create(
       builder, loc, builder.getI1Type(), start, blocks.op.getResult(2), decodes,
       blocks.op.getMeshAttr(), candidate.axis, blocks.op.getBlockSizeAttr(),
@@ -606,7 +628,7 @@ SmallVector<Value> Rewriter::attendGathered(const Candidate &candidate,
 /// Both forms under the step's gate. Returns what replaces the results of each.
 SmallVector<SmallVector<Value>> Rewriter::version(Group group) {
   Location loc = SparseMlaOp(group.back().op).getLoc();
-  Value gate = getGate(group.front()).getResult();
+  Value gate = getGate(group.front());
   SmallVector<SmallVector<Operation *>> indexOps;
   SmallVector<std::pair<unsigned, unsigned>> used;
   SmallVector<Type> types;

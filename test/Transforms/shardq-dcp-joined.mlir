@@ -1,6 +1,6 @@
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=decode remarks=false" | FileCheck %s --check-prefix=DECODE
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefix=GATHER
-// RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="remarks=false" | FileCheck %s --check-prefix=CHUNKS
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="remarks=false" --cse | FileCheck %s --check-prefix=CHUNKS
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=decode remarks=false" 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MERGED-CHUNKS
 
@@ -25,11 +25,19 @@
 // GATHER: shardq.sparse_mla
 // GATHER-SAME: sharding = #shardq.sharding<@ranks, heads = ["tp"]>
 
-// Ranks along pcp have rows of their own, which cannot be merged.
+// Ranks along pcp have rows of their own, which cannot be merged: in steps with prefill keys are
+// gathered, whether they fit or not.
 // CHUNKS-LABEL: func.func @attend
 // CHUNKS-NOT: gather_gate
+// CHUNKS: %[[TAILS:.*]] = shardq.count_chunk_rows tail %{{.*}} over @ranks "pcp"
+// CHUNKS: %[[OPEN:.*]] = arith.cmpi sgt, %[[TAILS]], %c0
+// CHUNKS: scf.if %[[OPEN]]
 // CHUNKS: shardq.gather_kv_start(%{{.*}}) blocks(%{{.*}}) over @ranks "kv"
 // CHUNKS-NOT: combine_lse
+// CHUNKS: } else {
+// CHUNKS: shardq.combine_lse %{{.*}} over @ranks "dcp"
+// CHUNKS: shardq.combine_lse %{{.*}} over @ranks "pcp"
+// CHUNKS: scf.if %[[OPEN]]
 // CHUNKS: shardq.gather_rows %{{.*}} over @ranks "pcp"
 // MERGED-CHUNKS: error: 'shardq.sparse_mla' op cannot attend own keys alone: it runs on chunks of requests over "pcp", over which its KV is sharded too
 
