@@ -61,8 +61,8 @@ void ShardQDialect::initialize() {
       ConvertIndicesOp, ExchangeOp, ExpandRowsOp, FilterIndicesOp,
       GatherBlocksOp, GatherGateOp, GatherKvFinishOp, GatherKvStartOp,
       GatherQueryOp, GatheredSlotsOp, GatheredTableOp, IndexerOp,
-      LocalLengthsOp, LocalRowsOp, SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp,
-      TopKOp, ZigzagSplitOp>();
+      LocalLengthsOp, LocalRowsOp, ShardLengthsOp, SparseMlaOp, SplitGateOp,
+      TakeRowsOp, TapOp, TopKOp, ZigzagSplitOp>();
 }
 
 /// Checks `shardq.split` on the n-th argument or result of a function.
@@ -221,7 +221,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     order = symbolizeTokenOrder(name);
     if (!order) {
       parser.emitError(orderLoc, "unknown token order '")
-          << name << "', expected 'zigzag'";
+          << name << "', expected 'zigzag' or 'contiguous'";
       return {};
     }
     if (parseAxes(parser, tokens))

@@ -80,6 +80,9 @@ private:
   void lower(ChunkSplitOp op);
   void lower(ChunkLengthsOp op);
   void lower(ChunkSlotsOp op);
+  void lower(ShardLengthsOp op);
+  Value clearRequests(Value starts, Value lens, Value partStarts,
+                      Value partLens);
   Value getWidth(Value matrix);
   Value getLength(Value vector);
   void lower(TapOp op);
@@ -104,7 +107,7 @@ private:
 static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
              DeviceContextOp, IsCarriedOp, TransferOp, ChunkSplitOp,
-             ChunkLengthsOp>(op);
+             ChunkLengthsOp, ShardLengthsOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -710,15 +713,12 @@ void RuntimeLowering::lower(ChunkSplitOp op) {
         getLength(restore), getPointer(restore)});
 }
 
-void RuntimeLowering::lower(ChunkLengthsOp op) {
-  Value starts = toContiguous(op.getQueryStart());
-  Value lens = toContiguous(op.getSeqLens());
-  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+/// Clears the lists of some of a step's rows, and returns how many requests all
+/// have: those that only one has are none, and a list without a first start
+/// stays empty.
+Value RuntimeLowering::clearRequests(Value starts, Value lens, Value partStarts,
+                                     Value partLens) {
   Value first = arith::ConstantIndexOp::create(b, 0);
-  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
-  Value own = op.getOuts()[2];
-  // Requests that only one of the two has are none; a list without a first
-  // start stays empty.
   Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
   for (Value list : {partStarts, partLens})
     linalg::FillOp::create(b, zero, list);
@@ -730,6 +730,28 @@ void RuntimeLowering::lower(ChunkLengthsOp op) {
                                       arith::ConstantIndexOp::create(b, 1));
     requests = arith::MinSIOp::create(b, requests, entries);
   }
+  return requests;
+}
+
+void RuntimeLowering::lower(ShardLengthsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value lens = toContiguous(op.getSeqLens());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
+  Value requests = clearRequests(starts, lens, partStarts, partLens);
+  call("shardq_shard_lengths", {},
+       {getPointer(starts), getPointer(lens), toI64(requests),
+        toI64(op.getRows()), getCoordinate(op, over), getPointer(partStarts),
+        getPointer(partLens)});
+}
+
+void RuntimeLowering::lower(ChunkLengthsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value lens = toContiguous(op.getSeqLens());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
+  Value own = op.getOuts()[2];
+  Value requests = clearRequests(starts, lens, partStarts, partLens);
   call("shardq_chunk_lengths", {},
        {getPointer(starts), toI64(requests), toI64(op.getDecodes()),
         toI64(op.getRows()), constant(i64, over.axis.getSize()),
@@ -789,7 +811,8 @@ LogicalResult RuntimeLowering::verifyNames() {
         text == "shardq_split_gate" || text == "shardq_count_decode_rows" ||
         text == "shardq_gather_blocks" || text == "shardq_gathered_table" ||
         text == "shardq_chunk_part_rows" || text == "shardq_chunk_split" ||
-        text == "shardq_chunk_lengths" || text == "shardq_chunk_order")
+        text == "shardq_shard_lengths" || text == "shardq_chunk_lengths" ||
+        text == "shardq_chunk_order")
       return op.emitOpError("is named ")
              << name << ", which is a name of ShardQ's runtime";
   }
@@ -820,11 +843,11 @@ LogicalResult RuntimeLowering::run() {
             .Case<RankOp, DeviceContextOp, WorkspaceOp, PeerViewOp,
                   CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, GatherBlocksOp,
                   GatheredTableOp, GatherGateOp, CountChunkRowsOp, ChunkSplitOp,
-                  ChunkLengthsOp, ChunkSlotsOp, TapOp, IsCarriedOp, TransferOp>(
-                [&](auto op) {
-                  lower(op);
-                  return true;
-                })
+                  ChunkLengthsOp, ChunkSlotsOp, ShardLengthsOp, TapOp,
+                  IsCarriedOp, TransferOp>([&](auto op) {
+              lower(op);
+              return true;
+            })
             .Case([&](SignalOp op) {
               lowerFlag(op, "shardq_rt_signal");
               return true;
