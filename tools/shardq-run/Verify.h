@@ -69,7 +69,7 @@ struct TapRows {
   /// A value that does not name its rows, and has this part of the step's, has
   /// those of the rank's shard.
   int64_t shards = 1;
-  std::function<int64_t(int64_t rank)> getShard;
+  std::function<int64_t(int64_t rank)> getShard = {};
 };
 
 /// Whole tapped values from what the ranks recorded of them. Says in
