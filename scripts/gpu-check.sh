@@ -292,7 +292,17 @@ dcp_program 2 2
 dcp_program 4 4
 dcp_program 4 2
 dcp2=$programs/v32-tp2-dcp2.mlir
+# Rows in rank order rather than heads.
+sed -e 's/"tp" = 4, "dcp" = 4/"tp" = 2, "dcp" = 2/' -e 's/over 4 ranks, decode with/over 2 ranks, decode with/' \
+  -e 's/a quarter of/half of/g' "$examples/deepseek-v32-dcp4-tokens.mlir" >"$programs/v32-dcp2-tokens.mlir"
+shards2=$programs/v32-dcp2-tokens.mlir
+# With a sink for each head, which joins the merge.
+sed -e 's/%table: tensor<?x?xi32>, %index_table/%sink: tensor<128xf32>, &/' -e 's/rows(%req)$/rows(%req) sink(%sink)/' \
+  -e 's/tensor<?x2048xi32>, tensor<?xi32>) -> tensor<?x64x512xbf16>$/tensor<?x2048xi32>, tensor<?xi32>, tensor<128xf32>) -> tensor<?x64x512xbf16>/' \
+  "$dcp2" >"$programs/v32-tp2-dcp2-sinks.mlir"
+sinks2=$programs/v32-tp2-dcp2-sinks.mlir
 dcp='builtin.module(shardq-dcp{step=decode remarks=false})'
+padded='builtin.module(shardq-dcp{step=decode padded-heads=144 remarks=false})'
 # Steps with prefill gather keys: always, where the step says so, and with tokens sharded.
 gather='builtin.module(shardq-dcp{step=gather remarks=false})'
 gate='builtin.module(shardq-dcp{remarks=false})'
@@ -707,6 +717,33 @@ rows_gathered() {
   rm -rf "$logs/data/$name"-*
 }
 
+# shards_program WORLD HEADS DIM TYPE: rows of shards to all ranks and back, each by a merge of
+# what all ranks have alike.
+shards_program() {
+  local q="tensor<?x$2x$3x$4>" lse="tensor<?x$2xf32>" own='{shardq.split = #shardq.split<@ranks, 0 over "tp">}'
+  cat <<MLIR
+shardq.mesh @ranks ["tp" = $1]
+func.func @back(%x: $q $own, %lse: $lse) -> ($q $own) {
+  %all = shardq.gather_rows %x over @ranks "tp" {token_shards} : ($q) -> $q
+  %out = shardq.combine_lse %all lse(%lse) over @ranks "tp" {scatter_tokens} : ($q, $lse) -> $q
+  return %out : $q
+}
+MLIR
+}
+
+# shards_back WORLD HEADS DIM TYPE: what came back, bit by bit; a power of two ranks.
+shards_back() {
+  local name="shards-w$1-h$2-$3-$4-$transport" real=$target way
+  shards_program "$@" >"$programs/$name.mlir"
+  step "$name" 150,10 0,0
+  for way in cpu "$real"; do
+    target=$way ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$way" || return
+  done
+  cmp "$logs/data/$name-cpu/result0.npy" "$logs/data/$name-$real/result0.npy" || return
+  note="160 rows on $1 ranks"
+  rm -rf "$logs/data/$name"-*
+}
+
 # too_many_blocks: a step beyond what was planned, without a gate.
 too_many_blocks() {
   local status=0
@@ -946,10 +983,19 @@ if wanted verify; then
 2 v32-tp2-dcp2-prefill open mixed trace-03 one-token
 4 glm5-tp4-dcp4-mixed mixed speculative trace-05
 8 deepseek-v32-dcp8-prefill open trace-03 closed-empty-rank
+2 v32-dcp2-tokens decode-trace mixed speculative
+4 deepseek-v32-dcp4-tokens decode-trace
+2 v32-tp2-dcp2-sinks decode-trace mixed closed-decodes
 LIST
   # Outputs merged by weights and sums.
   check verify-v32-tp2-dcp2-ag_rs 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
     --pipeline="builtin.module(shardq-dcp{step=decode remarks=false},shardq-select-transport{transport=ag_rs remarks=false})"
+  # Rows of any step over own keys, or over gathered ones; queries in rows with room for more heads.
+  check verify-v32-dcp2-tokens-decode-mixed 180 verified 2 "$shards2" --step="$examples/steps/small-mixed.json" --pipeline="$dcp"
+  check verify-v32-dcp2-tokens-gather-mixed 180 verified 2 "$shards2" --step="$examples/steps/small-mixed.json" --pipeline="$gather"
+  for name in decode-trace closed-decodes; do
+    check "verify-v32-tp2-dcp2-padded-$name" 180 verified 2 "$dcp2" --step="$examples/steps/small-$name.json" --pipeline="$padded"
+  done
   # Keys are gathered in every step; and a step that does not fit attends own keys.
   for name in mixed decode-trace; do
     check "verify-glm5-tp2-dcp2-gather-$name" 180 verified 2 "$mixed2" --step="$examples/steps/small-$name.json" \
@@ -1010,6 +1056,8 @@ if wanted roundtrip; then
     check "gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
     check "gathered-rows-w$count-bf16" 120 rows_gathered "$count" 5 24 bf16
     check "gathered-rows-w$count-f32-odd" 120 rows_gathered "$count" 1 7 f32
+    check "shards-w$count-bf16" 120 shards_back "$count" 16 512 bf16
+    check "shards-w$count-f32-odd" 120 shards_back "$count" 3 7 f32
     check "gathered-w$count-i16-bytes" 120 gathered "$count" 16 8 8 f8E4M3FN 656
   done
 fi
@@ -1042,6 +1090,16 @@ if wanted graph; then
       check "graph-dcp-$name" 180 ranks 2 "$dcp2" --step="$examples/steps/small-$name.json" --pipeline="$dcp" \
         --graph --eager-every=3 --repeat=$repeat
     done
+    check graph-dcp2-tokens 180 ranks 2 "$shards2" --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" \
+      --graph --repeat=$repeat
+    check graph-dcp4-tokens 180 ranks 4 "$examples/deepseek-v32-dcp4-tokens.mlir" \
+      --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" --graph --repeat=$repeat
+    check graph-dcp2-tokens-gate 180 ranks 2 "$shards2" --step="$examples/steps/small-mixed.json" --pipeline="$gate" \
+      --graph --repeat=$repeat
+    check graph-dcp2-sinks 180 ranks 2 "$sinks2" --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" \
+      --graph --repeat=$repeat
+    check graph-dcp2-padded 180 ranks 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" --pipeline="$padded" \
+      --graph --repeat=$repeat
     check graph-dcp8-decode-trace 180 ranks 8 "$examples/deepseek-v32-dcp8-decode.mlir" \
       --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" --graph --eager-every=4 --repeat=30
     # Keys are gathered in two of three turns, by another table each time.
@@ -1092,6 +1150,10 @@ if wanted nccl; then
       check "nccl-equals-direct-$name" 240 both_ways "$name"
     done
     check nccl-verify-dcp2 240 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json"
+    check nccl-verify-dcp2-tokens 240 verified 2 "$shards2" --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp"
+    check nccl-verify-dcp2-padded 240 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" --pipeline="$padded"
+    check nccl-graph-dcp2-tokens 180 ranks 2 "$shards2" --step="$examples/steps/small-decode-trace.json" \
+      --pipeline="$dcp" --graph --repeat=100
     check nccl-graph-dcp2 180 ranks 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
       --pipeline="$dcp" --graph --repeat=100
     check nccl-verify-glm5-tp2-dcp2-mixed 240 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json"
@@ -1104,6 +1166,7 @@ if wanted nccl; then
       ((count <= gpus)) || continue
       check "nccl-gathered-w$count-i64-bf16" 120 gathered "$count" 64 64 64 bf16 576
       check "nccl-gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
+      check "nccl-shards-w$count-bf16" 120 shards_back "$count" 16 512 bf16
       check "nccl-gathered-rows-w$count-bf16" 120 rows_gathered "$count" 5 24 bf16
       check "nccl-roundtrip-w$count-h16-576-bf16-d3" 120 round_trip "$count" 16 576 bf16 3
       check "nccl-roundtrip-w$count-h1-512-f32-d0" 120 round_trip "$count" 1 512 f32 0

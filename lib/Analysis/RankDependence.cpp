@@ -106,7 +106,8 @@ bool RankDependence::visit(Operation *op) {
   }
   if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
           GatherQueryOp, CombineLseOp, WeighPartialOp, ReduceHeadsOp,
-          GatherRowsOp, GatherKvFinishOp, ChunkSplitOp, ChunkLengthsOp>(op))
+          GatherRowsOp, GatherKvFinishOp, ChunkSplitOp, ChunkLengthsOp,
+          ShardLengthsOp>(op))
     from.contents = true;
   if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
     from.contents = true;

@@ -202,6 +202,13 @@ static LogicalResult verifyScatterShapes(PushOp op) {
       failed(verifySameElement(op, "inbox", inbox, "partial", partial)) ||
       failed(verifyStaticDim(op, "heads", {"inbox", inbox, 1})))
     return failure();
+  bool isByRows = op.getDirection() == Direction::ScatterRows;
+  if (isByRows && !hasLse)
+    return op.emitOpError("has 1 source, expected partial outputs and their "
+                          "LSE");
+  if (isByRows && failed(verifySameDim(op, "heads", {"inbox", inbox, 1},
+                                       {"partial", partial, 1})))
+    return failure();
   int64_t values = partial.getDimSize(2);
   int64_t width =
       hasLse ? getPartialWidth(partial.getElementType(), values) : values;
@@ -216,16 +223,11 @@ static LogicalResult verifyScatterShapes(PushOp op) {
   return diag;
 }
 
-/// Source and inbox of a push of rows, or sources and inbox of one of the rows
-/// of blocks.
+/// Sources and inbox of a push of rows, or of the rows of blocks.
 static LogicalResult verifyGatherRows(PushOp op) {
-  if (!op.getBlocks()) {
-    if (op.getSources().size() != 1)
-      return op.emitOpError("has ") << op.getSources().size()
-                                    << " sources, expected 1 without 'blocks'";
-    return verifySameRows(op, "inbox", shaped(op.getInbox()),
-                          shaped(op.getSources().front()));
-  }
+  if (!op.getBlocks())
+    return verifyJoinedRows(op, "inbox", shaped(op.getInbox()),
+                            op.getSources());
   int64_t width, blockSize = *op.getBlockSize();
   if (failed(verifyGatheredSources(op, op.getSources(), width)) ||
       failed(verifyBlocks(op, blockSize,
@@ -242,6 +244,7 @@ static LogicalResult verifyPushedShapes(PushOp op) {
     return verifyGatherShapes(op, op.getSources(), "inbox",
                               shaped(op.getInbox()));
   case Direction::ScatterHeads:
+  case Direction::ScatterRows:
     return verifyScatterShapes(op);
   case Direction::GatherRows:
     return verifyGatherRows(op);
@@ -266,6 +269,9 @@ LogicalResult PushOp::verify() {
     return emitOpError("is ")
            << stringifyDirection(getDirection())
            << ", expected no 'blocks', 'block_size' or 'block_stride_rows'";
+  if (getPaddedHeads() && getDirection() != Direction::GatherHeads)
+    return emitOpError("is ") << stringifyDirection(getDirection())
+                              << ", expected no 'padded_heads'";
   if (bool(getBlocks()) != getBlockSize().has_value() ||
       (getBlockStrideRows() && !getBlocks()))
     return emitOpError("'blocks' and 'block_size' stand together, and "
@@ -287,12 +293,13 @@ LogicalResult PushOp::verify() {
 
 LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   ShapedType source = shaped(getSources().front()), inbox = shaped(getInbox());
-  if (getDirection() == Direction::GatherRows)
+  if (getDirection() == Direction::GatherRows ||
+      getDirection() == Direction::ScatterRows)
     return success(verifyAxis(*this, symbolTable, getMeshAttr(),
                               getAxisAttr()) != nullptr);
   if (getDirection() == Direction::GatherHeads)
     return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
-                            source, "inbox", inbox);
+                            source, "inbox", inbox, getPaddedHeads());
   if (getDirection() == Direction::ScatterHeads)
     return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                             inbox, "partial", source);

@@ -69,32 +69,40 @@ ChunkSplitOp::reifyResultShapes(OpBuilder &builder,
 // ChunkLengthsOp
 //===----------------------------------------------------------------------===//
 
-LogicalResult ChunkLengthsOp::verify() {
-  if (getPart() == ChunkPart::All)
-    return emitOpError("is of ")
-           << stringifyChunkPart(getPart()) << " rows, expected head or tail";
-  if (failed(verifyTwoForms(*this, 3, 3)))
-    return failure();
-  int64_t starts = shaped(getQueryStart()).getDimSize(0);
-  int64_t requests = shaped(getSeqLens()).getDimSize(0);
-  if (!ShapedType::isDynamic(starts) && !ShapedType::isDynamic(requests) &&
-      starts != requests + 1)
-    return emitOpError("'query_start' has ")
-           << starts << " entries, expected " << requests + 1
+LogicalResult mlir::shardq::detail::verifyStartsAndLengths(Operation *op,
+                                                           Value queryStart,
+                                                           Value seqLens,
+                                                           ShapedType starts,
+                                                           ShapedType lengths) {
+  int64_t entries = shaped(queryStart).getDimSize(0);
+  int64_t requests = shaped(seqLens).getDimSize(0);
+  if (!ShapedType::isDynamic(entries) && !ShapedType::isDynamic(requests) &&
+      entries != requests + 1)
+    return op->emitOpError("'query_start' has ")
+           << entries << " entries, expected " << requests + 1
            << ", one more than 'seq_lens'";
   // Written as far as these go, so sizes are not left open for one alone.
   auto verifySameSize = [&](StringRef name, ShapedType found, StringRef as,
                             Value expected) -> LogicalResult {
     if (found.getDimSize(0) == shaped(expected).getDimSize(0))
       return success();
-    return emitOpError("'")
+    return op->emitOpError("'")
            << name << "' is " << found << ", expected the shape of '" << as
            << "', " << expected.getType();
   };
-  if (failed(verifySameSize("starts", getOutType(0), "query_start",
-                            getQueryStart())))
+  if (failed(verifySameSize("starts", starts, "query_start", queryStart)))
     return failure();
-  return verifySameSize("lengths", getOutType(1), "seq_lens", getSeqLens());
+  return verifySameSize("lengths", lengths, "seq_lens", seqLens);
+}
+
+LogicalResult ChunkLengthsOp::verify() {
+  if (getPart() == ChunkPart::All)
+    return emitOpError("is of ")
+           << stringifyChunkPart(getPart()) << " rows, expected head or tail";
+  if (failed(verifyTwoForms(*this, 3, 3)))
+    return failure();
+  return verifyStartsAndLengths(*this, getQueryStart(), getSeqLens(),
+                                getOutType(0), getOutType(1));
 }
 
 LogicalResult

@@ -1,6 +1,8 @@
 //===- ContextOps.cpp - Level 2: sharded KV cache -------------------------===//
 
 #include "OpHelpers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -50,6 +52,32 @@ LogicalResult
 LocalLengthsOp::reifyResultShapes(OpBuilder &builder,
                                   ReifiedRankedShapedTypeDims &shapes) {
   shapes.push_back({tensor::getMixedSize(builder, getLoc(), getLengths(), 0)});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ShardLengthsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ShardLengthsOp::verify() {
+  if (failed(verifyTwoForms(*this, 2, 2)))
+    return failure();
+  return verifyStartsAndLengths(*this, getQueryStart(), getSeqLens(),
+                                getOutType(0), getOutType(1));
+}
+
+LogicalResult
+ShardLengthsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return success(verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr()) !=
+                 nullptr);
+}
+
+LogicalResult
+ShardLengthsOp::reifyResultShapes(OpBuilder &builder,
+                                  ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(
+      {tensor::getMixedSize(builder, getLoc(), getQueryStart(), 0)});
+  shapes.push_back({tensor::getMixedSize(builder, getLoc(), getSeqLens(), 0)});
   return success();
 }
 
@@ -161,16 +189,19 @@ LogicalResult mlir::shardq::detail::verifyGatherShapes(Operation *op,
 
 LogicalResult mlir::shardq::detail::verifyGroupHeads(
     Operation *op, SymbolTableCollection &symbolTable, FlatSymbolRefAttr mesh,
-    StringAttr axis, ShapedType local, StringRef allName, ShapedType all) {
+    StringAttr axis, ShapedType local, StringRef allName, ShapedType all,
+    bool isPadded) {
   AxisAttr found = verifyAxis(op, symbolTable, mesh, axis);
   if (!found)
     return failure();
   int64_t heads = local.getDimSize(1), ranks = found.getSize();
-  if (all.getDimSize(1) == heads * ranks)
+  if (all.getDimSize(1) == heads * ranks ||
+      (isPadded && all.getDimSize(1) > heads * ranks))
     return success();
-  return op->emitOpError("'") << allName << "' has " << all.getDimSize(1)
-                              << " heads, expected " << heads * ranks << ": "
-                              << heads << " on each of " << ranks << " ranks";
+  return op->emitOpError("'")
+         << allName << "' has " << all.getDimSize(1) << " heads, expected "
+         << heads * ranks << (isPadded ? " or more" : "") << ": " << heads
+         << " on each of " << ranks << " ranks";
 }
 
 LogicalResult GatherQueryOp::verify() {
@@ -187,7 +218,8 @@ LogicalResult
 GatherQueryOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                           shaped(getSources().front()),
-                          isOnBuffers() ? "outs" : "result", getOutType(0));
+                          isOnBuffers() ? "outs" : "result", getOutType(0),
+                          getPaddedHeads());
 }
 
 LogicalResult
@@ -225,8 +257,40 @@ LogicalResult mlir::shardq::detail::verifyPartial(Operation *op,
   return verifyLseShape(op, "partial_lse", lse, "partial", partial);
 }
 
+/// `many` has the rows of `few` of each rank of the axis, where both are known.
+static LogicalResult verifyRowsOfRanks(Operation *op, AxisAttr axis,
+                                       StringRef manyName, ShapedType many,
+                                       ShapedType few) {
+  int64_t found = many.getDimSize(0), rows = few.getDimSize(0);
+  int64_t ranks = axis.getSize();
+  bool isKnown = !ShapedType::isDynamic(rows);
+  if (ShapedType::isDynamic(found) ||
+      (found % ranks == 0 && (!isKnown || found / ranks == rows)))
+    return success();
+  InFlightDiagnostic diag = op->emitOpError("'") << manyName << "' has "
+                                                 << found << " rows, expected ";
+  if (isKnown)
+    diag << rows << " of each of " << ranks << " ranks";
+  else
+    diag << "a multiple of the " << ranks << " ranks";
+  return diag;
+}
+
+/// One entry for each head of `out`, where there are sinks.
+static LogicalResult verifySink(Operation *op, Value sink, ShapedType out) {
+  if (!sink)
+    return success();
+  int64_t found = shaped(sink).getDimSize(0), heads = out.getDimSize(1);
+  if (found == heads)
+    return success();
+  return op->emitOpError("'sink' is ")
+         << sink.getType() << ", expected " << heads
+         << " entries, one for each head of 'out'";
+}
+
 bool CombineLseOp::keepsAllHeads() {
-  return getOutType(0).getDimSize(1) == shaped(getPartial()).getDimSize(1);
+  return !getScatterTokens() &&
+         getOutType(0).getDimSize(1) == shaped(getPartial()).getDimSize(1);
 }
 
 MemRefType CombineLseOp::getInboxType() {
@@ -243,12 +307,14 @@ LogicalResult CombineLseOp::verify() {
     return failure();
   ShapedType partial = shaped(getPartial()), lse = shaped(getPartialLse());
   ShapedType out = getOutType(0);
-  NamedDim rows{"partial", partial, 0};
+  NamedDim rows{"partial", partial, 0}, heads{"partial", partial, 1};
   if (failed(verifyPartial(*this, partial, lse)) ||
       failed(verifyRank(*this, "out", out, 3)) ||
       failed(verifyStaticDim(*this, "heads", {"out", out, 1})) ||
       failed(verifySameElement(*this, "out", out, "partial", partial)) ||
-      failed(verifySameDim(*this, "rows", {"out", out, 0}, rows)) ||
+      failed(getScatterTokens()
+                 ? verifySameDim(*this, "heads", {"out", out, 1}, heads)
+                 : verifySameDim(*this, "rows", {"out", out, 0}, rows)) ||
       failed(verifyStaticDim(*this, "head dimension", {"out", out, 2})) ||
       failed(verifySameDim(*this, "values a head", {"out", out, 2},
                            {"partial", partial, 2})))
@@ -259,6 +325,8 @@ LogicalResult CombineLseOp::verify() {
         failed(verifySameElement(*this, "merged", merged, "partial_lse", lse)))
       return failure();
   }
+  if (failed(verifySink(*this, getSink(), out)))
+    return failure();
   auto attention = getPartialLse().getDefiningOp<SparseMlaOp>();
   if (!attention || attention.getLseBase() == getLseBase())
     return success();
@@ -276,11 +344,23 @@ CombineLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   if (!axis)
     return failure();
   bool all = keepsAllHeads();
-  if (!all &&
-      failed(verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
-                              getOutType(0), "partial", shaped(getPartial()))))
-    return failure();
   TransportAttr transport = getTransportAttr();
+  if (getScatterTokens()) {
+    if (failed(verifyRowsOfRanks(*this, axis, "partial", shaped(getPartial()),
+                                 getOutType(0))))
+      return failure();
+  } else if (!all && failed(verifyGroupHeads(
+                         *this, symbolTable, getMeshAttr(), getAxisAttr(),
+                         getOutType(0), "partial", shaped(getPartial())))) {
+    return failure();
+  }
+  if (transport && (getScatterTokens() || getSink()) &&
+      transport.getValue() != Transport::Direct &&
+      transport.getValue() != Transport::Nccl)
+    return emitOpError("transport is ")
+           << stringifyTransport(transport.getValue()) << ", but it "
+           << (getScatterTokens() ? "scatters tokens" : "has a sink")
+           << ": expected direct or nccl";
   Transport wrong = all ? Transport::AgRs : Transport::AgAr;
   if (!transport || transport.getValue() != wrong || axis.getSize() == 1)
     return success();
@@ -294,8 +374,22 @@ CombineLseOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 LogicalResult
 CombineLseOp::reifyResultShapes(OpBuilder &builder,
                                 ReifiedRankedShapedTypeDims &shapes) {
+  Location loc = getLoc();
   ShapedType out = getOutType(0);
-  OpFoldResult rows = tensor::getMixedSize(builder, getLoc(), getPartial(), 0);
+  OpFoldResult rows = tensor::getMixedSize(builder, loc, getPartial(), 0);
+  if (!out.isDynamicDim(0)) {
+    rows = builder.getIndexAttr(out.getDimSize(0));
+  } else if (getScatterTokens()) {
+    MeshAxis over = lookupMeshAxis(*this, getMeshAttr(), getAxis());
+    if (!over)
+      return failure();
+    Value ranks =
+        arith::ConstantIndexOp::create(builder, loc, over.axis.getSize());
+    rows = arith::DivUIOp::create(
+               builder, loc,
+               getValueOrCreateConstantIndexOp(builder, loc, rows), ranks)
+               .getResult();
+  }
   OpFoldResult heads = builder.getIndexAttr(out.getDimSize(1));
   shapes.push_back({rows, heads, builder.getIndexAttr(out.getDimSize(2))});
   if (getNumOuts() == 2)
@@ -332,20 +426,6 @@ LogicalResult WeighPartialOp::verify() {
   if (failed(verifyLseShape(*this, "merged", merged, "share", share)))
     return failure();
   return verifySameElement(*this, "merged", merged, "lses", lses);
-}
-
-/// `many` has the rows of `few` of each rank of the axis, where both are known.
-static LogicalResult verifyRowsOfRanks(Operation *op, AxisAttr axis,
-                                       StringRef manyName, ShapedType many,
-                                       ShapedType few) {
-  int64_t found = many.getDimSize(0), rows = few.getDimSize(0);
-  int64_t ranks = axis.getSize();
-  if (ShapedType::isDynamic(found) || ShapedType::isDynamic(rows) ||
-      (found % ranks == 0 && found / ranks == rows))
-    return success();
-  return op->emitOpError("'")
-         << manyName << "' has " << found << " rows, expected " << rows
-         << " of each of " << ranks << " ranks";
 }
 
 LogicalResult
@@ -459,6 +539,8 @@ LogicalResult MergeLseOp::verify() {
            << inbox << ", expected " << width
            << " elements a head: " << out.getDimSize(2) << " values and "
            << kLseBytes << " bytes for the LSE";
+  if (failed(verifySink(*this, getSink(), out)))
+    return failure();
   if (!getMerged())
     return success();
   return verifyLseShape(*this, "merged", shaped(getMerged()), "out", out);
@@ -477,6 +559,9 @@ void MergeLseOp::getEffects(Effects &effects) {
                        SideEffects::DefaultResource::get());
   effects.emplace_back(MemoryEffects::Write::get(), &getOutMutable(),
                        SideEffects::DefaultResource::get());
+  for (OpOperand &sink : getSinkMutable())
+    effects.emplace_back(MemoryEffects::Read::get(), &sink,
+                         SideEffects::DefaultResource::get());
   for (OpOperand &merged : getMergedMutable())
     effects.emplace_back(MemoryEffects::Write::get(), &merged,
                          SideEffects::DefaultResource::get());
@@ -487,6 +572,7 @@ void MergeLseOp::getEffects(Effects &effects) {
 //===----------------------------------------------------------------------===//
 
 SHARDQ_TWO_FORM_EFFECTS(LocalLengthsOp)
+SHARDQ_TWO_FORM_EFFECTS(ShardLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(FilterIndicesOp)
 SHARDQ_TWO_FORM_EFFECTS(WeighPartialOp)
 

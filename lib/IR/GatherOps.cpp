@@ -66,10 +66,46 @@ LogicalResult mlir::shardq::detail::verifySameRows(Operation *op,
   return success();
 }
 
+LogicalResult mlir::shardq::detail::verifyJoinedRows(Operation *op,
+                                                     StringRef name,
+                                                     ShapedType rows,
+                                                     ValueRange sources) {
+  if (sources.size() != 1 && sources.size() != 2)
+    return op->emitOpError("has ")
+           << sources.size() << " sources, expected 1 or 2";
+  ShapedType first = shaped(sources.front());
+  if (sources.size() == 1)
+    return verifySameRows(op, name, rows, first);
+  unsigned last = first.getRank() - 1;
+  if (failed(verifyRank(op, name, rows, first.getRank())))
+    return failure();
+  int64_t width = 0;
+  for (Value source : sources) {
+    ShapedType type = shaped(source);
+    if (failed(verifyRank(op, "source", type, first.getRank())) ||
+        failed(verifySameDim(op, "rows", {"source", type, 0},
+                             {"source", first, 0})))
+      return failure();
+    // All but the last dimension as the result's.
+    SmallVector<int64_t> shape(rows.getShape());
+    shape[last] = type.getDimSize(last);
+    if (failed(verifySameRows(op, name, rows.clone(shape), type)))
+      return failure();
+    width += type.getDimSize(last);
+  }
+  if (failed(verifyStaticDim(op, "size", {name, rows, last})))
+    return failure();
+  if (rows.getDimSize(last) == width)
+    return success();
+  return op->emitOpError("'")
+         << name << "' has " << rows.getDimSize(last) << " values in dimension "
+         << last << ", expected " << width << " as the sources together";
+}
+
 LogicalResult GatherRowsOp::verify() {
   StringRef name = isOnBuffers() ? "outs" : "result";
   if (failed(verifyTwoForms(*this, 1, 1)) ||
-      failed(verifySameRows(*this, name, getOutType(0), shaped(getSource()))))
+      failed(verifyJoinedRows(*this, name, getOutType(0), getSources())))
     return failure();
   if (isOnBuffers())
     return verifySymmetric(*this, name, getOutType(0), getMeshAttr());
@@ -83,7 +119,7 @@ GatherRowsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
     return failure();
   return verifyTimesRanks(*this, "rows", axis,
                           {isOnBuffers() ? "outs" : "result", getOutType(0), 0},
-                          {"source", getSource().getType(), 0});
+                          {"source", getSources().front().getType(), 0});
 }
 
 LogicalResult
@@ -98,7 +134,8 @@ GatherRowsOp::reifyResultShapes(OpBuilder &builder,
   SmallVector<OpFoldResult> sizes;
   if (out.isDynamicDim(0)) {
     Value rows = getValueOrCreateConstantIndexOp(
-        builder, loc, tensor::getMixedSize(builder, loc, getSource(), 0));
+        builder, loc,
+        tensor::getMixedSize(builder, loc, getSources().front(), 0));
     Value ranks =
         arith::ConstantIndexOp::create(builder, loc, over.axis.getSize());
     sizes.push_back(

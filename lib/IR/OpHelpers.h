@@ -100,10 +100,15 @@ LogicalResult verifyExchangeHeads(Operation *op,
 LogicalResult verifyGatherShapes(Operation *op, ValueRange sources,
                                  StringRef resultName, ShapedType result);
 
-/// Rows as those of `source`, of `gather_rows` and its `push`: one element type
-/// and one static shape behind dimension 0.
+/// Rows as those of `source`: one element type and one static shape behind
+/// dimension 0.
 LogicalResult verifySameRows(Operation *op, StringRef name, ShapedType rows,
                              ShapedType source);
+
+/// Rows as those of one source, or of two together, of `gather_rows` and its
+/// `push`.
+LogicalResult verifyJoinedRows(Operation *op, StringRef name, ShapedType rows,
+                               ValueRange sources);
 
 /// Sources of `gather_kv_start` and its `push`; `width` becomes the values of a
 /// gathered row.
@@ -124,12 +129,19 @@ LogicalResult verifyHeads(Operation *op, StringRef name, ShapedType type);
 /// element type and `values` values.
 int64_t getPartialWidth(Type element, int64_t values);
 
-/// The axis exists, and `all` has its size times the heads of `local`.
+/// The axis exists, and `all` has its size times the heads of `local`, or more
+/// if it is padded.
 LogicalResult verifyGroupHeads(Operation *op,
                                SymbolTableCollection &symbolTable,
                                FlatSymbolRefAttr mesh, StringAttr axis,
                                ShapedType local, StringRef allName,
-                               ShapedType all);
+                               ShapedType all, bool isPadded = false);
+
+/// `starts` and `lengths` of some of a step's rows, in the shapes of the
+/// step's.
+LogicalResult verifyStartsAndLengths(Operation *op, Value queryStart,
+                                     Value seqLens, ShapedType starts,
+                                     ShapedType lengths);
 
 /// The memref is in symmetric memory of the mesh.
 LogicalResult verifySymmetric(Operation *op, StringRef name, Type type,

@@ -61,9 +61,9 @@ void ShardQDialect::initialize() {
       ConvertIndicesOp, ExchangeOp, ExpandRowsOp, FilterIndicesOp,
       GatherBlocksOp, GatherGateOp, GatherKvFinishOp, GatherKvStartOp,
       GatherQueryOp, GatheredSlotsOp, GatheredTableOp, IndexerOp,
-      LocalLengthsOp, LocalRowsOp, PackRowsOp, ReplicatedTableOp, SparseMlaOp,
-      SplitGateOp, TakeRowsOp, TapOp, TokenSlotsOp, TopKOp, UnpackRowsOp,
-      ZigzagSplitOp>();
+      LocalLengthsOp, LocalRowsOp, PackRowsOp, ReplicatedTableOp,
+      ShardLengthsOp, SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp, TokenSlotsOp,
+      TopKOp, UnpackRowsOp, ZigzagSplitOp>();
 }
 
 /// Checks `shardq.split` on the n-th argument or result of a function.
@@ -245,7 +245,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     order = symbolizeTokenOrder(name);
     if (!order) {
       parser.emitError(orderLoc, "unknown token order '")
-          << name << "', expected 'zigzag'";
+          << name << "', expected 'zigzag' or 'contiguous'";
       return {};
     }
     if (parseAxes(parser, tokens))

@@ -203,6 +203,7 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     TakeRowsOp::attachInterface<TwoFormModel<TakeRowsOp>>(*context);
     ExchangeOp::attachInterface<TwoFormModel<ExchangeOp>>(*context);
     LocalLengthsOp::attachInterface<TwoFormModel<LocalLengthsOp>>(*context);
+    ShardLengthsOp::attachInterface<TwoFormModel<ShardLengthsOp>>(*context);
     FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);
     GatherQueryOp::attachInterface<TwoFormModel<GatherQueryOp>>(*context);
     CombineLseOp::attachInterface<TwoFormModel<CombineLseOp>>(*context);

@@ -252,7 +252,9 @@ void Mover::moveBefore(CombineLseOp combine) {
   if (getHeadBits(type) >= getHeadBits(combine.getPartial().getType()))
     return remark(projection->op,
                   "projection stays where it is: what it makes is not smaller");
-  if (!widen(*projection, combine, combine.getMeshAttr(),
+  // Where rows are scattered a rank has the weights of all heads already.
+  if (!combine.getScatterTokens() &&
+      !widen(*projection, combine, combine.getMeshAttr(),
              combine.getAxisAttr()))
     return;
   builder.setInsertionPoint(combine);

@@ -7,13 +7,13 @@
 
 namespace mlir::shardq {
 
-/// Who attends which heads of what a KV cache is divided over.
+/// Who attends what among the ranks that a KV cache is divided over.
 struct KvMembers {
-  /// Along it members have different heads, and queries travel; null where all
-  /// have the same.
-  StringAttr heads;
-  int64_t headRanks = 1;
-  /// Along these members have the same heads.
+  /// Along it members have different heads, or rows, and queries travel; null
+  /// where all have the same.
+  StringAttr axis;
+  int64_t ranks = 1;
+  /// Along these members have the same heads and rows.
   SmallVector<StringAttr> copies;
 
   KvMembers() = default;
@@ -28,9 +28,11 @@ struct OwnKeys {
   StringAttr axis;
   KvMembers members;
   IntegerAttr interleave, blockSize, blockStrideRows; // the last may be null
+  int64_t paddedHeads = 0; // room in rows of gathered queries; 0 for no more
 };
 
-/// Rows that attend.
+/// Rows that attend. Of an op on shards of a step's rows `q` is this rank's,
+/// and the others are those of all ranks.
 struct AttendingRows {
   SmallVector<Value> q;
   Value req;        // null where the attention is not told
@@ -42,6 +44,14 @@ struct AttendingRows {
 FilterIndicesOp filterToOwnKeys(OpBuilder &builder, Location loc,
                                 const OwnKeys &keys, Value indices, Value req,
                                 RankedTensorType slots, bool isCompacted);
+
+/// Whether the op has shards of the step's rows, which travel rather than
+/// heads.
+bool hasTokenShards(SparseMlaOp op);
+
+/// The rows of all ranks, of each rank's shards in one part or two.
+Value gatherShards(OpBuilder &builder, Location loc, const OwnKeys &keys,
+                   ValueRange parts);
 
 /// The form for decode steps of `op` on some rows: queries travel, each rank
 /// attends its own keys, and outputs are merged. Returns what `op` returns for

@@ -40,8 +40,43 @@ static Value getInboxOperand(CollectiveOpInterface op) {
 static ValueRange getSources(CollectiveOpInterface op) {
   if (auto exchange = dyn_cast<ExchangeOp>(*op))
     return exchange.getSources();
+  // A sink stays here.
+  if (auto merge = dyn_cast<CombineLseOp>(*op))
+    return merge->getOperands().take_front(2);
   // What others have for operands are sources and destinations.
   return cast<TwoFormOpInterface>(*op).getIns();
+}
+
+/// Whether the sources are shards of one step's rows.
+static bool hasTokenShards(CollectiveOpInterface op) {
+  auto gather = dyn_cast<GatherRowsOp>(*op);
+  return gather && gather.getTokenShards();
+}
+
+/// Whether a number of rows is known to be a multiple of `ranks`.
+static bool isMultipleOf(Value rows, int64_t ranks) {
+  if (std::optional<int64_t> constant = getConstantIntValue(rows))
+    return *constant % ranks == 0;
+  Operation *op = rows.getDefiningOp();
+  if (auto product = dyn_cast_if_present<arith::MulIOp>(op))
+    return isMultipleOf(product.getLhs(), ranks) ||
+           isMultipleOf(product.getRhs(), ranks);
+  auto dim = dyn_cast_if_present<memref::DimOp>(op);
+  if (!dim || dim.getConstantIndex() != 0 ||
+      !isa<MemRefType>(dim.getSource().getType()))
+    return false;
+  Value buffer = dim.getSource();
+  while (isa_and_present<memref::CastOp, memref::MemorySpaceCastOp>(
+      buffer.getDefiningOp()))
+    buffer = buffer.getDefiningOp()->getOperand(0);
+  auto type = cast<MemRefType>(buffer.getType());
+  if (!type.isDynamicDim(0))
+    return type.getDimSize(0) % ranks == 0;
+  if (auto alloc = buffer.getDefiningOp<memref::AllocOp>())
+    return isMultipleOf(alloc.getDynamicSizes().front(), ranks);
+  if (auto inbox = buffer.getDefiningOp<WorkspaceOp>())
+    return isMultipleOf(inbox.getSizes().front(), ranks);
+  return false;
 }
 
 /// Forms of a merge that are made of other ops.
@@ -96,6 +131,7 @@ private:
   void lower(CollectiveOpInterface op, int64_t number, PlanOp plan);
   void lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan);
   Value getInboxRows(CollectiveOpInterface op, Value rows);
+  std::pair<Value, Value> getRows(CollectiveOpInterface op, Value source);
   void fillOtherRows(ExchangeOp op, Value inbox);
 
   ModuleOp module;
@@ -176,6 +212,8 @@ ChannelKey Planner::getKey(CollectiveOpInterface op) {
   // The capacity depends on it.
   if (auto finish = dyn_cast<GatherKvFinishOp>(*op))
     key.push_back(finish.getStart().getBlockSizeAttr());
+  if (hasTokenShards(op))
+    key.push_back(builder.getUnitAttr());
   return {builder.getArrayAttr(key),
           MemRefType::get(shape, inbox.getElementType())};
 }
@@ -202,8 +240,12 @@ int64_t Planner::getCapacity(CollectiveOpInterface op) {
     return getRankRows(ranks);
   case Direction::ScatterHeads:
     return maxTokens * ranks;
+  case Direction::ScatterRows:
+    return llvm::alignTo(maxTokens, ranks);
   case Direction::GatherRows: {
     auto finish = dyn_cast<GatherKvFinishOp>(*op);
+    if (hasTokenShards(op))
+      return llvm::alignTo(maxTokens, ranks);
     // Chunks of a request are padded by fewer than two rows a rank.
     if (!finish)
       return (maxTokens + 2 * maxRequests) * ranks;
@@ -389,9 +431,31 @@ void Planner::fillOtherRows(ExchangeOp op, Value inbox) {
   linalg::FillOp::create(builder, loc, zero, rowsAt(end, padding));
 }
 
-/// Rows of the inbox of a gather or a merge, from those of a source.
+/// Rows that each member sends to each, and those that each waits for. They
+/// differ where members cannot share the source's rows, which the wait tells.
+std::pair<Value, Value> Planner::getRows(CollectiveOpInterface op,
+                                         Value source) {
+  Location loc = op->getLoc();
+  Value all = memref::DimOp::create(
+      builder, loc, source, arith::ConstantIndexOp::create(builder, loc, 0));
+  if (op.getDirection() != Direction::ScatterRows)
+    return {all, all};
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
+  int64_t size = over.axis.getSize();
+  Value ranks = arith::ConstantIndexOp::create(builder, loc, size);
+  Value rows = arith::DivUIOp::create(builder, loc, all, ranks);
+  if (isMultipleOf(all, size))
+    return {rows, rows};
+  Value rest = arith::RemUIOp::create(builder, loc, all, ranks);
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+  Value more = arith::MinUIOp::create(builder, loc, rest, one);
+  return {rows, arith::AddIOp::create(builder, loc, rows, more)};
+}
+
+/// Rows of the inbox of a gather or a merge, from those of each member.
 Value Planner::getInboxRows(CollectiveOpInterface op, Value rows) {
-  if (op.getDirection() != Direction::ScatterHeads)
+  if (op.getDirection() != Direction::ScatterHeads &&
+      op.getDirection() != Direction::ScatterRows)
     return rows;
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
   Value ranks = arith::ConstantIndexOp::create(builder, op->getLoc(),
@@ -424,7 +488,7 @@ void Planner::lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan) {
                  Value(), start.getBlocks(), inbox, mesh, axis, index, id,
                  builder.getI64IntegerAttr(channel->second.capacity),
                  start.getBlockSizeAttr(), start.getBlockStrideRowsAttr(),
-                 start.getTransportAttr());
+                 start.getTransportAttr(), UnitAttr());
   SignalOp::create(builder, loc, direction, Value(), rows, mesh, axis, index,
                    id);
   builder.setInsertionPoint(op);
@@ -451,15 +515,13 @@ void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
   auto planName = FlatSymbolRefAttr::get(plan.getSymNameAttr());
 
   builder.setInsertionPoint(op);
-  Value rows, ids, offsets, decodes;
+  Value rows, awaited, ids, offsets, decodes;
   if (exchange) {
     ids = exchange.getIds();
     offsets = exchange.getOffsets();
     decodes = exchange.getDecodes();
   } else {
-    rows =
-        memref::DimOp::create(builder, loc, sources.front(),
-                              arith::ConstantIndexOp::create(builder, loc, 0));
+    std::tie(rows, awaited) = getRows(op, sources.front());
   }
   SmallVector<Value> sizes;
   if (alloc)
@@ -467,24 +529,27 @@ void Planner::lower(CollectiveOpInterface op, int64_t number, PlanOp plan) {
   else
     sizes = {getInboxRows(op, rows)};
   auto direction = DirectionAttr::get(builder.getContext(), op.getDirection());
+  auto gather = dyn_cast<GatherQueryOp>(*op);
+  UnitAttr padded = gather ? gather.getPaddedHeadsAttr() : UnitAttr();
   Value inbox = WorkspaceOp::create(builder, loc, op.getInboxType(), planName,
                                     index, sizes);
   PushOp::create(builder, loc, direction, sources, ids, offsets, decodes,
                  Value(), inbox, op.getMeshAttr(), op.getAxisAttr(), index, id,
                  builder.getI64IntegerAttr(channel->second.capacity),
-                 IntegerAttr(), IntegerAttr(), op.getTransportAttr());
+                 IntegerAttr(), IntegerAttr(), op.getTransportAttr(), padded);
   SignalOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
                    op.getAxisAttr(), index, id);
-  WaitOp::create(builder, loc, direction, offsets, rows, op.getMeshAttr(),
+  WaitOp::create(builder, loc, direction, offsets, awaited, op.getMeshAttr(),
                  op.getAxisAttr(), index, id);
   if (auto reduce = dyn_cast<ReduceHeadsOp>(*op))
     SumPartialsOp::create(builder, loc, inbox, reduce.getOuts()[0],
                           reduce.getMeshAttr(), reduce.getAxisAttr());
   else if (auto merge = dyn_cast<CombineLseOp>(*op))
-    MergeLseOp::create(
-        builder, loc, inbox, merge.getOuts()[0],
-        merge.getOuts().size() == 2 ? merge.getOuts()[1] : Value(),
-        merge.getMeshAttr(), merge.getAxisAttr(), merge.getLseAttr());
+    MergeLseOp::create(builder, loc, inbox, merge.getOuts()[0],
+                       merge.getOuts().size() == 2 ? merge.getOuts()[1]
+                                                   : Value(),
+                       merge.getSink(), merge.getMeshAttr(),
+                       merge.getAxisAttr(), merge.getLseAttr());
   else if (op.getDirection() == Direction::TokensToHeads)
     fillOtherRows(exchange, inbox);
   op->erase();

@@ -38,6 +38,31 @@ Value mlir::shardq::sliceRows(OpBuilder &builder, Location loc, Value value,
                                         offsets, sizes, ones);
 }
 
+Value mlir::shardq::takeHeads(OpBuilder &builder, Location loc, Value value,
+                              int64_t heads, OpFoldResult rows) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<OpFoldResult> offsets(3, builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(3, builder.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes{rows, builder.getIndexAttr(heads),
+                                  builder.getIndexAttr(type.getDimSize(2))};
+  auto part = RankedTensorType::get(
+      {type.getDimSize(0), heads, type.getDimSize(2)}, type.getElementType());
+  return tensor::ExtractSliceOp::create(builder, loc, part, value, offsets,
+                                        sizes, ones);
+}
+
+Value mlir::shardq::takeBlock(OpBuilder &builder, Location loc, Value vector,
+                              Value block, int64_t size) {
+  Value first = arith::MulIOp::create(
+      builder, loc, block, arith::ConstantIndexOp::create(builder, loc, size));
+  auto type = RankedTensorType::get(
+      {size}, cast<RankedTensorType>(vector.getType()).getElementType());
+  return tensor::ExtractSliceOp::create(
+      builder, loc, type, vector, ArrayRef<OpFoldResult>{first},
+      ArrayRef<OpFoldResult>{builder.getIndexAttr(size)},
+      ArrayRef<OpFoldResult>{builder.getIndexAttr(1)});
+}
+
 Value mlir::shardq::joinRows(OpBuilder &builder, ValueRange parts) {
   if (parts.size() == 1)
     return parts.front();

@@ -18,6 +18,14 @@ Value castTo(OpBuilder &builder, Location loc, Value value, Type type);
 Value sliceRows(OpBuilder &builder, Location loc, Value value,
                 OpFoldResult begin, Value size);
 
+/// The first `heads` heads of all rows, which are `rows`.
+Value takeHeads(OpBuilder &builder, Location loc, Value value, int64_t heads,
+                OpFoldResult rows);
+
+/// Entries `block * size` on of a vector, `size` of them.
+Value takeBlock(OpBuilder &builder, Location loc, Value vector, Value block,
+                int64_t size);
+
 /// The rows of all parts, one part behind the other.
 Value joinRows(OpBuilder &builder, ValueRange parts);
 

@@ -1,5 +1,6 @@
 //===- SelectTransport.cpp - How each collective travels, and why ---------===//
 
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "shardq/Analysis/Placement.h"
@@ -23,9 +24,11 @@ namespace {
 /// What is known of a collective when it is compiled.
 struct Facts {
   bool isMerge = false; // a combine_lse
-  // Of a merge; both in a group of one rank.
+  // Of a merge; the first two both in a group of one rank.
   bool keepsAllHeads = false;
   bool keepsOwnHeads = false;
+  bool scattersTokens = false;
+  bool hasSink = false;
   bool spansHosts = false; // the group
   bool isOnGpus = false;
 };
@@ -43,6 +46,11 @@ struct Row {
 
 } // namespace
 
+static constexpr StringLiteral kScattersTokens =
+    "it scatters tokens, and shares are summed by heads";
+static constexpr StringLiteral kHasSink =
+    "it has a sink, and weights of all heads would need the sinks of all";
+
 /// The first row to take that holds is the choice.
 static constexpr Row kTable[] = {
     {Transport::Direct, Row::Never,
@@ -52,6 +60,14 @@ static constexpr Row kTable[] = {
     {Transport::Nccl, Row::Never,
      [](const Facts &facts) { return !facts.isOnGpus; },
      "NCCL moves rows between GPUs, and ranks are on CPUs"},
+    {Transport::AgRs, Row::Never,
+     [](const Facts &facts) { return facts.scattersTokens; }, kScattersTokens},
+    {Transport::AgAr, Row::Never,
+     [](const Facts &facts) { return facts.scattersTokens; }, kScattersTokens},
+    {Transport::AgRs, Row::Never,
+     [](const Facts &facts) { return facts.hasSink; }, kHasSink},
+    {Transport::AgAr, Row::Never,
+     [](const Facts &facts) { return facts.hasSink; }, kHasSink},
     {Transport::AgRs, Row::Never,
      [](const Facts &facts) { return !facts.keepsOwnHeads; },
      "each rank keeps all heads, which ag_ar is for"},
@@ -148,6 +164,8 @@ Facts Selector::getFacts(CollectiveOpInterface op) {
     facts.isMerge = true;
     facts.keepsAllHeads = merge.keepsAllHeads();
     facts.keepsOwnHeads = !facts.keepsAllHeads || over.axis.getSize() == 1;
+    facts.scattersTokens = merge.getScatterTokens();
+    facts.hasSink = merge.getSink() != nullptr;
   }
   return facts;
 }
@@ -263,7 +281,7 @@ static RankedTensorType withHeads(Type type, int64_t heads) {
 GatherQueryOp Selector::gatherHeads(CombineLseOp op, Value own, Type all) {
   return GatherQueryOp::create(builder, op.getLoc(), TypeRange{all}, own,
                                ValueRange{}, op.getMeshAttr(), op.getAxisAttr(),
-                               TransportAttr());
+                               TransportAttr(), UnitAttr());
 }
 
 /// All-gather of LSEs, weights, sums of own heads, and a gather of the sums
@@ -285,7 +303,7 @@ Selector::reduce(CombineLseOp op, SmallVectorImpl<Value> &results) {
       lse.getElementType());
   auto lses = GatherRowsOp::create(builder, loc, TypeRange{gathered},
                                    op.getPartialLse(), ValueRange{}, mesh, axis,
-                                   TransportAttr());
+                                   TransportAttr(), UnitAttr());
   SmallVector<Type> types{
       RankedTensorType::get(partial.getShape(), builder.getF32Type())};
   if (op.getNumResults() == 2)
@@ -332,9 +350,17 @@ Selector::mergeAndGather(CombineLseOp op, SmallVectorImpl<Value> &results) {
   for (Type type : op.getResultTypes())
     types.push_back(
         withHeads(type, cast<ShapedType>(type).getDimSize(1) / ranks));
+  Value sink = op.getSink();
+  if (sink) {
+    Value me = RankOp::create(builder, loc, builder.getIndexType(),
+                              op.getMeshAttr(), op.getAxisAttr());
+    sink = takeBlock(builder, loc, sink, me,
+                     cast<ShapedType>(types.front()).getDimSize(1));
+  }
   auto merge = CombineLseOp::create(
-      builder, loc, types, op.getPartial(), op.getPartialLse(), ValueRange{},
-      op.getMeshAttr(), op.getAxisAttr(), op.getLseAttr(), TransportAttr());
+      builder, loc, types, op.getPartial(), op.getPartialLse(), sink,
+      ValueRange{}, op.getMeshAttr(), op.getAxisAttr(), op.getLseAttr(),
+      TransportAttr(), UnitAttr());
   auto all = gatherHeads(op, merge.getResult(0), op.getResult(0).getType());
   results.push_back(all.getResult(0));
   SmallVector<CollectiveOpInterface> parts{merge, all};

@@ -1,8 +1,9 @@
 //===- ShardQDcp.cpp - Attention over a sharded KV cache ------------------===//
 //
-// Two forms: queries travel, each rank attends its own keys, and outputs are
-// merged; or keys travel, while the indexer runs, and each rank attends them
-// all. The option `step` says which, or leaves it to a gate.
+// Two forms: queries travel, by heads or by rows, each rank attends its own
+// keys, and outputs are merged; or keys travel, while the indexer runs, and
+// each rank attends them all. The option `step` says which, or leaves it to a
+// gate.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,10 +63,12 @@ ChunkLengthsOp getChunks(ExpandRowsOp expand) {
 }
 
 /// Starts and lengths of the whole step, also where the rows are those of its
-/// chunks: what is gathered, and when, is the same on all ranks.
+/// chunks, or of a shard: what is gathered, and when, is the same on all ranks.
 std::pair<Value, Value> getStepLengths(ExpandRowsOp expand) {
   if (ChunkLengthsOp chunks = getChunks(expand))
     return {chunks.getQueryStart(), chunks.getSeqLens()};
+  if (auto shards = expand.getSeqLens().getDefiningOp<ShardLengthsOp>())
+    return {shards.getQueryStart(), shards.getSeqLens()};
   return {expand.getQueryStart(), expand.getSeqLens()};
 }
 
@@ -92,17 +95,20 @@ LogicalResult forEachUse(Value value,
 class Rewriter {
 public:
   Rewriter(ModuleOp module, DcpStep step, DecodeRows decodeRows,
-           GatheredBlocks blocks, int32_t nullBlock, bool remarks)
+           GatheredBlocks blocks, int32_t nullBlock, int64_t paddedHeads,
+           bool remarks)
       : module(module), step(step),
         combinesDecodeRows(decodeRows == DecodeRows::Combine),
         gathersAll(blocks == GatheredBlocks::Full), nullBlock(nullBlock),
-        remarks(remarks), builder(module.getContext()), dominance(module) {}
+        paddedHeads(paddedHeads), remarks(remarks),
+        builder(module.getContext()), dominance(module) {}
 
   LogicalResult run();
 
 private:
   // Analysis.
   FailureOr<Candidate> match(SparseMlaOp op);
+  LogicalResult matchSharding(SparseMlaOp op);
   LogicalResult matchUses(SparseMlaOp op, ConvertIndicesOp convert);
   LogicalResult chooseForm(Candidate &candidate);
   SmallVector<Operation *> getOwnIndexOps(const Candidate &candidate);
@@ -110,6 +116,9 @@ private:
   bool canJoin(Group group, const Candidate &next);
 
   // Emission, where the builder stands.
+  OwnKeys getOwnKeys(const Candidate &candidate);
+  Value createAllReq(const Candidate &candidate, Value req);
+  Value createAllRows(const Candidate &candidate, Value rows);
   FilterIndicesOp createFilter(const Candidate &candidate, Value indices);
   GatheredSlotsOp createSlots(const Candidate &candidate, Value indices);
   GatherKvStartOp createStart(const Candidate &candidate);
@@ -142,9 +151,12 @@ private:
   bool combinesDecodeRows;
   bool gathersAll;
   int32_t nullBlock;
+  int64_t paddedHeads;
   bool remarks;
   OpBuilder builder;
   DominanceInfo dominance;
+  /// What describes all rows of a step, by what describes a shard.
+  llvm::DenseMap<Operation *, ExpandRowsOp> wholes;
   /// By conversion: compacted, in place.
   llvm::DenseMap<Operation *, std::array<FilterIndicesOp, 2>> filters;
   /// By conversion and blocks.
@@ -208,6 +220,27 @@ LogicalResult Rewriter::matchUses(SparseMlaOp op, ConvertIndicesOp convert) {
   return success();
 }
 
+/// What queries and outputs can travel by.
+LogicalResult Rewriter::matchSharding(SparseMlaOp op) {
+  ShardingAttr sharding = op.getShardingAttr();
+  if (sharding.getKv().size() != 1)
+    return reject(op) << "its KV is sharded over " << sharding.getKv().size()
+                      << " axes, expected one";
+  if (sharding.isOverTokens()) {
+    if (sharding.getOrder() == TokenOrder::Contiguous)
+      return success();
+    return reject(op) << "its tokens are sharded in the order "
+                      << stringifyTokenOrder(*sharding.getOrder())
+                      << ", expected contiguous";
+  }
+  int64_t heads =
+      op.getNumHeads() * KvMembers(op, sharding.getKv().front()).ranks;
+  if (paddedHeads == 0 || paddedHeads >= heads)
+    return success();
+  return reject(op) << "its group has " << heads
+                    << " heads, more than padded-heads, " << paddedHeads;
+}
+
 FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   ShardingAttr sharding = op.getShardingAttr();
   Candidate found{op,   {}, sharding.getKv().front(), {}, {}, true, false,
@@ -216,15 +249,8 @@ FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
     reject(op) << "it is on buffers";
     return failure();
   }
-  if (sharding.getKv().size() != 1) {
-    reject(op) << "its KV is sharded over " << sharding.getKv().size()
-               << " axes, expected one";
+  if (failed(matchSharding(op)))
     return failure();
-  }
-  if (!sharding.isOverHeads()) {
-    reject(op) << "its tokens are sharded, expected heads";
-    return failure();
-  }
   found.members = KvMembers(op, found.axis);
   found.convert =
       lookThroughCasts(op.getSlots()).getDefiningOp<ConvertIndicesOp>();
@@ -267,15 +293,9 @@ FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   return found;
 }
 
-/// What each step can have: a gather needs to know the step, and a merge would
-/// count a sink on each rank.
+/// What each step can have: a gather needs to know the step.
 LogicalResult Rewriter::chooseForm(Candidate &candidate) {
   SparseMlaOp op = candidate.op;
-  if (op.getSink()) {
-    if (step == DcpStep::Decode)
-      return reject(op) << "it has a sink, which each rank would count";
-    candidate.form = DcpStep::Gather;
-  }
   // Members that run on other rows have nothing to merge.
   StringAttr chunks = getChunkAxis(op);
   if (llvm::is_contained(candidate.members.copies, chunks)) {
@@ -363,7 +383,7 @@ static bool needsLse(SparseMlaOp op) {
   return op.hasLse() && !op->getResult(1).use_empty();
 }
 
-static OwnKeys getOwnKeys(OpBuilder &builder, const Candidate &candidate) {
+OwnKeys Rewriter::getOwnKeys(const Candidate &candidate) {
   ConvertIndicesOp convert = candidate.convert;
   SparseMlaOp op = candidate.op;
   ShardingAttr sharding = op.getShardingAttr();
@@ -374,15 +394,66 @@ static OwnKeys getOwnKeys(OpBuilder &builder, const Candidate &candidate) {
           candidate.members,
           builder.getI64IntegerAttr(sharding.getInterleave()),
           convert.getBlockSizeAttr(),
-          convert.getBlockStrideRowsAttr()};
+          convert.getBlockStrideRowsAttr(),
+          paddedHeads};
+}
+
+/// Of this rank's shard, the rows of all ranks.
+Value Rewriter::createAllRows(const Candidate &candidate, Value rows) {
+  SparseMlaOp op = candidate.op;
+  if (!rows || !hasTokenShards(op))
+    return rows;
+  return gatherShards(builder, op.getLoc(), getOwnKeys(candidate), rows);
+}
+
+/// The requests of all rows. Where the step says what a shard's are, it says
+/// what all are, and nothing travels.
+Value Rewriter::createAllReq(const Candidate &candidate, Value req) {
+  SparseMlaOp op = candidate.op;
+  auto expand = req ? lookThroughCasts(req).getDefiningOp<ExpandRowsOp>()
+                    : ExpandRowsOp();
+  auto shards = expand ? expand.getSeqLens().getDefiningOp<ShardLengthsOp>()
+                       : ShardLengthsOp();
+  if (!hasTokenShards(op) || !shards ||
+      expand.getQueryStart() != shards.getResult(0) ||
+      expand.getRows() != shards.getRows() ||
+      shards.getMeshAttr() != op.getShardingAttr().getMesh() ||
+      shards.getAxisAttr() != candidate.members.axis)
+    return createAllRows(candidate, req);
+  ExpandRowsOp &whole = wholes[expand];
+  if (!whole) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfter(expand);
+    Location loc = expand.getLoc();
+    Value rows = arith::MulIOp::create(
+        builder, loc, expand.getRows(),
+        arith::ConstantIndexOp::create(builder, loc, candidate.members.ranks));
+    Type type =
+        RankedTensorType::get({ShapedType::kDynamic}, builder.getI32Type());
+    whole =
+        ExpandRowsOp::create(builder, loc, TypeRange{type, type},
+                             shards.getQueryStart(), shards.getSeqLens(), rows,
+                             ValueRange{}, expand.getSpeculativeTokensAttr());
+  }
+  auto type = cast<RankedTensorType>(req.getType());
+  if (type.isDynamicDim(0))
+    return whole->getResult(0);
+  return castTo(
+      builder, op.getLoc(), whole->getResult(0),
+      RankedTensorType::get({type.getDimSize(0) * candidate.members.ranks},
+                            type.getElementType()));
 }
 
 FilterIndicesOp Rewriter::createFilter(const Candidate &candidate,
                                        Value indices) {
   ConvertIndicesOp convert = candidate.convert;
+  Value all = createAllRows(candidate, indices);
+  auto slots = cast<RankedTensorType>(convert->getResult(0).getType());
   return filterToOwnKeys(
-      builder, convert.getLoc(), getOwnKeys(builder, candidate), indices,
-      convert.getReq(), cast<RankedTensorType>(convert->getResult(0).getType()),
+      builder, convert.getLoc(), getOwnKeys(candidate), all,
+      createAllReq(candidate, convert.getReq()),
+      RankedTensorType::get(cast<RankedTensorType>(all.getType()).getShape(),
+                            slots.getElementType()),
       candidate.isCompacted);
 }
 
@@ -507,10 +578,12 @@ GatherKvStartOp Rewriter::createStart(const Candidate &candidate) {
 SmallVector<Value> Rewriter::createMerged(const Candidate &candidate,
                                           FilterIndicesOp filter) {
   SparseMlaOp op = candidate.op;
-  AttendingRows rows{SmallVector<Value>(op.getQ()), op.getReq(),
-                     candidate.isCompacted ? Value() : op.getTopkLength()};
-  SmallVector<Value> values = attendOwnKeys(
-      builder, op, getOwnKeys(builder, candidate), rows, filter, needsLse(op));
+  AttendingRows rows{
+      SmallVector<Value>(op.getQ()), createAllReq(candidate, op.getReq()),
+      candidate.isCompacted ? Value()
+                            : createAllRows(candidate, op.getTopkLength())};
+  SmallVector<Value> values = attendOwnKeys(builder, op, getOwnKeys(candidate),
+                                            rows, filter, needsLse(op));
   for (auto [value, result] : llvm::zip_equal(values, op->getResults()))
     if (value)
       value = castTo(builder, op.getLoc(), value, result.getType());
@@ -535,7 +608,7 @@ SmallVector<Value> Rewriter::createDecodeRows(const Candidate &candidate,
   rows.req = take(op.getReq());
   if (!candidate.isCompacted)
     rows.topkLength = take(op.getTopkLength());
-  OwnKeys keys = getOwnKeys(builder, candidate);
+  OwnKeys keys = getOwnKeys(candidate);
   FilterIndicesOp filter = filterToOwnKeys(
       builder, loc, keys, take(indices),
       convert.getReq() == op.getReq() ? rows.req : take(convert.getReq()),
@@ -567,8 +640,8 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
                     op.getTopkLength().getType());
   Value ownSlots = castTo(builder, op.getLoc(), slots->getResult(0),
                           op.getSlots().getType());
-  // A merge would count a sink on each rank.
-  if (!combinesDecodeRows || op.getSink())
+  // Ranks have different numbers of decode rows in shards of the step's.
+  if (!combinesDecodeRows || hasTokenShards(op))
     return attendGathered(candidate, start, keys, op->getResultTypes(),
                           op.getQ(), ownSlots, op.getReq(), length);
 
@@ -757,8 +830,11 @@ void Rewriter::remark(const Candidate &candidate) {
   InFlightDiagnostic diag = emitRemark(op.getLoc()) << "attention runs on ";
   if (candidate.form == DcpStep::Decode) {
     diag << "own keys of " << candidate.axis << " (" << ranks
-         << " ranks) with their "
-         << op.getNumHeads() * candidate.members.headRanks << " heads";
+         << " ranks) with their ";
+    if (hasTokenShards(op))
+      diag << "rows";
+    else
+      diag << op.getNumHeads() * candidate.members.ranks << " heads";
     return;
   }
   diag << "keys gathered over " << candidate.axis << " (" << ranks << " ranks)";
@@ -813,8 +889,14 @@ struct ShardQDcpPass : public shardq::impl::ShardQDcpBase<ShardQDcpPass> {
   using ShardQDcpBase::ShardQDcpBase;
 
   void runOnOperation() override {
+    if (paddedHeads < 0 || paddedHeads > (1 << 24)) {
+      emitError(getOperation().getLoc(), "shardq-dcp: ")
+          << "padded-heads is " << int64_t(paddedHeads)
+          << ", expected 0 to 2^24";
+      return signalPassFailure();
+    }
     if (failed(Rewriter(getOperation(), step, decodeRows, blocks, nullBlock,
-                        remarks)
+                        paddedHeads, remarks)
                    .run()))
       signalPassFailure();
   }

@@ -367,7 +367,7 @@ void FunctionRewriter::runOnOwnRows(Operation *indexOp, Step &step) {
 Value FunctionRewriter::gather(Value own, const Candidate &candidate) {
   return GatherRowsOp::create(builder, own.getLoc(), TypeRange{own.getType()},
                               own, ValueRange{}, candidate.mesh, axis,
-                              TransportAttr())
+                              TransportAttr(), /*token_shards=*/UnitAttr())
       .getResult(0);
 }
 

@@ -520,8 +520,7 @@ static bool isCountOf(SparseMlaOp op, GatheredSlotsOp slots) {
 /// attend that.
 std::optional<OwnKeys> FunctionRewriter::findOwnKeys(SparseMlaOp op,
                                                      GatherKvFinishOp gather) {
-  // A merge would count a sink on each rank.
-  if (!combinesDecodeRows || !gather || op.getSink())
+  if (!combinesDecodeRows || !gather)
     return std::nullopt;
   GatherKvStartOp start = gather.getStart();
   auto blocks = start.getBlocks().getDefiningOp<GatherBlocksOp>();

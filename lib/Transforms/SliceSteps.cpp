@@ -59,24 +59,39 @@ static bool isInBlockOf(Operation *op, Operation *other) {
   return op && op->getBlock() == other->getBlock();
 }
 
+/// Whether the slice is the heads of all rows that were gathered.
+static bool isOfPaddedHeads(tensor::ExtractSliceOp op) {
+  auto gather = op.getSource().getDefiningOp<GatherQueryOp>();
+  return gather && gather.getPaddedHeads() && op.getType().getRank() == 3 &&
+         op.hasUnitStride() && op.hasZeroOffset() &&
+         op.getType().getDimSize(0) == op.getSourceType().getDimSize(0);
+}
+
 /// The gather that partial outputs come from, with the attention between, so
 /// that gathers and merges alternate.
 static void addAttention(Chain &chain, Value partial) {
   Chain with = chain;
   Operation *source = partial.getDefiningOp();
-  if (auto attention = dyn_cast_if_present<SparseMlaOp>(source)) {
-    if (!isInBlockOf(source, chain.back()) || attention.getQ().size() != 1 ||
+  auto take = [&] {
+    if (!isInBlockOf(source, chain.back()) ||
         !isUsedWithin(source->getResults(), with))
-      return;
+      return false;
     with.push_back(source);
+    return true;
+  };
+  if (auto attention = dyn_cast_if_present<SparseMlaOp>(source)) {
+    if (attention.getQ().size() != 1 || !take())
+      return;
     source = attention.getQ().front().getDefiningOp();
+    // Of rows with room for more.
+    if (auto part = dyn_cast_if_present<tensor::ExtractSliceOp>(source)) {
+      if (!isOfPaddedHeads(part) || !take())
+        return;
+      source = part.getSource().getDefiningOp();
+    }
   }
-  if (!isa_and_present<GatherQueryOp>(source) ||
-      !isInBlockOf(source, chain.back()) ||
-      !isUsedWithin(source->getResults(), with))
-    return;
-  with.push_back(source);
-  chain = std::move(with);
+  if (isa_and_present<GatherQueryOp>(source) && take())
+    chain = std::move(with);
 }
 
 /// Shares are weighed with LSEs that were gathered for that.
@@ -114,7 +129,10 @@ static Chain findChain(Operation *last) {
 static bool isRowOperand(OpOperand &operand) {
   if (auto rowWise = dyn_cast<RowWiseOpInterface>(operand.getOwner()))
     return rowWise.isRowOperand(operand);
-  return true; // of the others all are, or come from the chain
+  if (auto merge = dyn_cast<CombineLseOp>(operand.getOwner()))
+    return operand.get() != merge.getSink();
+  // Of the others all are, or come from the chain, but for numbers of rows.
+  return isa<ShapedType>(operand.get().getType());
 }
 
 /// What the rows of a chain are counted by.
@@ -226,6 +244,13 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
     Value size = arith::MinSIOp::create(b, loc, rest, most);
     IRMapping slices;
     for (Operation *op : chain) {
+      if (auto part = dyn_cast<tensor::ExtractSliceOp>(op)) {
+        Value heads =
+            takeHeads(b, loc, slices.lookup(part.getSource()),
+                      part.getType().getDimSize(1), OpFoldResult(size));
+        slices.map(part.getResult(), heads);
+        continue;
+      }
       for (OpOperand &operand : op->getOpOperands())
         if (!slices.contains(operand.get()) && isRowOperand(operand))
           slices.map(operand.get(),
@@ -334,7 +359,10 @@ LogicalResult Slicer::run() {
   llvm::erase_if(chains, [&](const Chain &chain) {
     Operation *first = chain.front();
     StringRef why;
-    if (dependence.isShapeDependent(getRowSource(first)))
+    if (auto merge = dyn_cast<CombineLseOp>(chain.back());
+        merge && merge.getScatterTokens())
+      why = "are scattered, of which slices would belong to some ranks only";
+    else if (dependence.isShapeDependent(getRowSource(first)))
       why = "may differ between ranks, which would not take as many turns";
     else if (haveMixedRows(chain))
       why = "are in the types of some values and open in those of others";

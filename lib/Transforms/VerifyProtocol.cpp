@@ -1,5 +1,6 @@
 //===- VerifyProtocol.cpp - No exchange overwrites unread rows ------------===//
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "shardq/Analysis/ExchangeSchedule.h"
@@ -155,6 +156,18 @@ static LogicalResult verifyNotEarly(PushOp push, Operation *wait) {
   return success();
 }
 
+/// Rows that members cannot share are told by a wait for more of them: of rows
+/// that are scattered it may expect some more than the group signals, and that
+/// any come is an error then.
+static bool expectsSignalledRows(SignalOp signal, WaitOp wait) {
+  if (signal.getRows() == wait.getRows())
+    return true;
+  auto more = wait.getRows() ? wait.getRows().getDefiningOp<arith::AddIOp>()
+                             : arith::AddIOp();
+  return wait.getDirection() == Direction::ScatterRows && more &&
+         more.getLhs() == signal.getRows();
+}
+
 static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
                                 SymbolTableCollection &symbols) {
   Operation *signal = nextProtocolOp(push, schedule);
@@ -169,7 +182,7 @@ static LogicalResult verifyPush(PushOp push, ExchangeSchedule &schedule,
   } else if (failed(expectNext<WaitOp>(push, wait))) {
     return failure();
   }
-  if (cast<SignalOp>(signal).getRows() != cast<WaitOp>(wait).getRows()) {
+  if (!expectsSignalledRows(cast<SignalOp>(signal), cast<WaitOp>(wait))) {
     InFlightDiagnostic diag =
         wait->emitOpError("expects as many rows as the group signals");
     diag.attachNote(signal->getLoc()) << "the signal is here";

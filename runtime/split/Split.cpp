@@ -1,8 +1,9 @@
-//===- Split.cpp - Zigzag token split and its gate ------------------------===//
+//===- Split.cpp - Token splits and their gate ----------------------------===//
 
 #include "shardq/split.h"
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace {
 
@@ -137,4 +138,26 @@ shardq_gate shardq_split_gate(const int32_t *rankOffsets, int64_t ranks,
       (maxRows >= 0 && rows > maxRows))
     return SHARDQ_GATE_CAPACITY;
   return SHARDQ_GATE_OPEN;
+}
+
+void shardq_shard_lengths(const int32_t *queryStart, const int32_t *seqLens,
+                          int64_t requests, int64_t rows, int64_t rank,
+                          int32_t *starts, int32_t *lengths) {
+  // No row of a step is behind these, and products with a rank stay small.
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+  rows = std::clamp<int64_t>(rows, 0, kMostRows);
+  rank = std::clamp<int64_t>(rank, 0, kMostRows);
+  int64_t first = rank * rows, end = first + rows;
+  auto hold = [&](int64_t row) {
+    return static_cast<int32_t>(std::clamp(row, first, end) - first);
+  };
+  for (int64_t i = 0; i <= requests; ++i) {
+    starts[i] = hold(queryStart[i]);
+    if (i == requests)
+      break;
+    int64_t next = queryStart[i + 1];
+    int64_t seen = seqLens[i] - std::max<int64_t>(next - end, 0);
+    bool hasRows = starts[i] < hold(next);
+    lengths[i] = static_cast<int32_t>(hasRows ? std::max<int64_t>(seen, 0) : 0);
+  }
 }

@@ -56,7 +56,7 @@ class Exchange:
 @dataclass(frozen=True)
 class Group:
     name: str
-    direction: str  # gather_heads or scatter_heads
+    direction: str  # gather_heads, scatter_heads or scatter_rows
     ranks: int
     heads: int  # that travel from one rank to another
     parts: tuple = (512, 64)  # widths of the sources; one for partial outputs
@@ -66,6 +66,7 @@ class Group:
     mesh: int = 1  # ranks from one member to the next
     capacity: int = 64  # rows of each rank
     carried: int = 16  # rows between two ranks, where NCCL carries them
+    padded: int = 0  # heads that rows of gathered queries have room for, if more
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ class Lengths:
     name: str
     ranks: int
     interleave: int
+
+
+@dataclass(frozen=True)
+class Shards:
+    name: str
+    ranks: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ class Merge:
     element: str = "bf16"
     base: str = "e"
     merged: str = ""  # type of the merged LSE, if there is one
+    sink: bool = False
 
 
 @dataclass(frozen=True)
@@ -306,7 +314,18 @@ GROUP = [
     Group("group_out_dcp3_f32", "scatter_heads", 3, 5, parts=(20,), element="f32", lse="bf16",
           lse_stride=True, mesh=2),
     Group("group_out_dcp4_odd", "scatter_heads", 4, 1, parts=(19,)),
+    Group("group_q_dcp4_padded", "gather_heads", 4, 16, parts=(16, 8), padded=128),
+    Group("group_q_dcp2_padded_odd", "gather_heads", 2, 3, parts=(5,), element="f32", padded=7),
+    Group("group_rows_dcp2", "scatter_rows", 2, 32, parts=(512,)),
+    Group("group_rows_dcp8_f16", "scatter_rows", 8, 3, parts=(128,), element="f16", lse="f16",
+          lse_stride=True),
+    Group("group_rows_dcp3_f32", "scatter_rows", 3, 5, parts=(20,), element="f32", lse="bf16",
+          lse_stride=True, mesh=2),
+    Group("group_rows_dcp4_odd", "scatter_rows", 4, 1, parts=(19,)),
+    Group("group_rows_dcp1", "scatter_rows", 1, 2, parts=(8,)),
 ]
+
+SHARDS = [Shards("shards_2", 2), Shards("shards_8", 8), Shards("shards_1", 1), Shards("shards_256", 256)]
 
 LENGTHS = [
     Lengths("local_2_4", 2, 4),
@@ -355,6 +374,9 @@ MERGE = [
     Merge("merge_2_w19", 2, 3, value=19, merged="f32"),
     Merge("merge_7_w5_f16", 7, 1, value=5, element="f16"),
     Merge("merge_20_w2056", 20, 2, value=2056, merged="f32"),
+    Merge("merge_4_sink", 4, 3, value=128, merged="f32", sink=True),
+    Merge("merge_2_sink_two", 2, 2, value=19, element="f16", base="two", sink=True),
+    Merge("merge_20_sink_f32", 20, 2, value=8, element="f32", merged="f32", sink=True),
 ]
 
 WEIGH = [
@@ -392,6 +414,12 @@ ROWS = [
     Rows("gather_rows_pcp3_heads", 3, 0, heads=5, parts=(24,), mesh=2, capacity=20, carried=16),
     Rows("gather_rows_pcp4_odd", 4, 0, parts=(7,), element="i8"),
     Rows("gather_rows_pcp2_odd_heads", 2, 0, heads=3, parts=(3,), element="f32"),
+    Rows("gather_rows_dcp4_queries", 4, 0, heads=4, mesh=2, capacity=16, carried=16),
+    Rows("gather_rows_dcp2_odd_queries", 2, 0, heads=3, parts=(5, 2), element="f32"),
+    Rows("gather_rows_dcp3_parts", 3, 0, parts=(24, 8)),
+    Rows("gather_rows_dcp2_indices", 2, 0, parts=(12,), element="i32"),
+    Rows("gather_rows_dcp3_requests", 3, 0, parts=(1,), element="i32"),
+    Rows("gather_rows_dcp2_wide_indices", 2, 0, parts=(3,), element="i64"),
 ]
 
 BLOCKS = [
@@ -578,12 +606,12 @@ def exchange(case):
 def group(case):
     ranks = f"@{case.name}_ranks"
     is_gather = case.direction == "gather_heads"
-    own = case.heads if is_gather else case.heads * case.ranks
+    own = case.heads * (case.ranks if case.direction == "scatter_heads" else 1)
     sources = [strided(case.element, "?", own, width) for width in case.parts]
     if not is_gather:
         strides = "strided<[?, ?], offset: ?>" if case.lse_stride else "strided<[?, 1], offset: ?>"
         sources.append(f"memref<?x{own}x{case.lse}, {strides}>")
-    width, heads, capacity = sum(case.parts), case.heads * case.ranks, case.capacity
+    width, heads, capacity = sum(case.parts), case.padded or case.heads * case.ranks, case.capacity
     if not is_gather:
         width += 16 // bytes_of(case.element)
         heads, capacity = case.heads, case.capacity * case.ranks
@@ -593,7 +621,7 @@ def group(case):
     return (f'shardq.mesh {ranks} ["dcp" = {case.ranks}, "other" = {case.mesh}]\n'
             f"func.func @{case.name}({arguments}) attributes {{carried = {case.carried} : i64}} {{\n"
             f"  shardq.push {case.direction}({', '.join(names)}) into(%inbox) over {ranks} \"dcp\" "
-            f"channel 0 exchange 0 {{capacity = {capacity} : i64}} : "
+            f"channel 0 exchange 0 {{capacity = {capacity} : i64{', padded_heads' if case.padded else ''}}} : "
             f"({', '.join(sources)}), {inbox}\n  return\n}}\n")
 
 
@@ -629,6 +657,14 @@ def lengths(case):
     return mesh(case) + function(
         case.name, operands, f"shardq.local_lengths %lengths over @{case.name}_ranks \"dcp\" "
         f"outs(%result) {{interleave = {case.interleave} : i64}}")
+
+
+def shards(case):
+    operands = [(n, strided("i32", "?")) for n in ("start", "lens")] + [("rows", "index")]
+    operands += [(n, strided("i32", "?")) for n in ("starts", "lengths")]
+    return mesh(case) + function(
+        case.name, operands, f"shardq.shard_lengths %start, %lens rows(%rows) over @{case.name}_ranks \"dcp\" "
+        f"outs(%starts, %lengths)")
 
 
 def convert(case):
@@ -789,7 +825,7 @@ def packed(case):
 
 
 def bytes_of(element):
-    return 4 if element == "f32" else 1 if element in ("i8", "f8E4M3FN") else 2
+    return 8 if element == "i64" else 4 if element in ("f32", "i32") else 1 if element in ("i8", "f8E4M3FN") else 2
 
 
 def merge(case):
@@ -799,11 +835,15 @@ def merge(case):
     if case.merged:
         operands.append(("merged", f"memref<?x{case.heads}x{case.merged}, strided<[?, ?], offset: ?>>"))
         outs += ", %merged"
-    arguments = ", ".join(f"%{n}: {t}" for n, t in operands)
     types = ", ".join(t for _, t in operands)
+    sink = ""
+    if case.sink:
+        operands.append(("sink", strided("f32", case.heads)))
+        sink = f"sink(%sink : {operands[-1][1]}) "
+    arguments = ", ".join(f"%{n}: {t}" for n, t in operands)
     return mesh(case) + (
         f"func.func @{case.name}({arguments}) {{\n"
-        f'  shardq.merge_lse %inbox into({outs}) over @{case.name}_ranks "dcp" '
+        f'  shardq.merge_lse %inbox into({outs}) {sink}over @{case.name}_ranks "dcp" '
         f"{{lse = #shardq.lse<base = {case.base}>}} : {types}\n  return\n}}\n")
 
 
@@ -837,7 +877,7 @@ def main():
     prefix = (sys.argv[1:] or [""])[0]
     for describe, cases in ((attention, ATTENTION), (attention, PACKED_ATTENTION), (indexer, INDEXER), (topk, TOPK),
                             (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
-                            (lengths, LENGTHS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
+                            (lengths, LENGTHS), (shards, SHARDS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
                             (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES), (view, VIEWS),
                             (token_slots, TOKEN_SLOTS), (full, FULL), (packed, PACKED),
                             (weigh, WEIGH), (sum_, SUM), (chunk, CHUNK), (take, TAKE), (write, WRITE)):

@@ -1297,7 +1297,8 @@ def exchange_checks(suite):
 # --- Exchanges of a dcp group -----------------------------------------------------
 
 
-BITS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i8": np.uint8}
+BITS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i8": np.uint8, "i32": np.uint32,
+        "i64": np.uint64}
 
 
 def numbers(bits, element):
@@ -1322,22 +1323,25 @@ def group_check(suite, case, rows, gaps=False, shift=0):
         is_gather = case.direction == "gather_heads"
         tail = 0 if is_gather else 16 // size
         width = sum(case.parts) + tail
-        own_heads = heads if is_gather else heads * ranks
+        by_rows = case.direction == "scatter_rows"
+        own_heads = heads if is_gather or by_rows else heads * ranks
+        source_rows = rows * ranks if by_rows else rows
         inbox_rows = case.capacity * (1 if is_gather else ranks)
         # The inbox of this step, at the front of its channel.
-        shape = (rows * (1 if is_gather else ranks), heads * ranks if is_gather else heads, width)
+        all_heads = case.padded or heads * ranks
+        shape = (rows * (1 if is_gather else ranks), all_heads if is_gather else heads, width)
         stride = (inbox_rows * shape[1] * width * size + 255) // 256 * 256
         apart = (lambda *numbers: list(numbers)) if gaps else (lambda *numbers: None)
         data, lses, sources = [], [], []
         for rank in range(ranks):
-            parts = [rng.integers(0, 1 << (8 * size), (rows, own_heads, w), np.uint64)
+            parts = [rng.integers(0, 1 << (8 * size), (source_rows, own_heads, w), np.uint64)
                      .astype(dtype) for w in case.parts]
             data.append(np.concatenate(parts, 2))
             # Rows of a multiple of 16 bytes stay that.
             sources.append([Buffer(where, part, apart(16 * 3, 16), shift) for part in parts])
             if is_gather:
                 continue
-            lse = rounded(rng.standard_normal((rows, own_heads)) * 5, case.lse)
+            lse = rounded(rng.standard_normal((source_rows, own_heads)) * 5, case.lse)
             lses.append(numbers(lse, case.lse).astype(np.float32))
             if case.lse_stride:
                 # Heads outside, rows inside.
@@ -1380,16 +1384,21 @@ def group_check(suite, case, rows, gaps=False, shift=0):
 
         expected = untouched.copy()
         for to in range(ranks):
+            # Room for more heads is not written.
             inbox = np.zeros(shape, dtype)
+            if case.padded:
+                inbox.view(np.uint8)[...] = 0xEE
             for source in range(ranks):
                 if is_gather:
                     inbox[:, source * heads:][:, :heads] = data[source]
                     continue
                 block = inbox[source * rows:][:rows]
-                mine = slice(to * heads, (to + 1) * heads)
-                block[:, :, :width - tail] = data[source][:, mine]
+                mine = (slice(None), slice(to * heads, (to + 1) * heads))
+                if by_rows:
+                    mine = (slice(to * rows, (to + 1) * rows), slice(None))
+                block[:, :, :width - tail] = data[source][mine]
                 words = np.zeros((rows, heads, 4), np.uint32)
-                words[:, :, 0] = lses[source][:, mine].view(np.uint32)
+                words[:, :, 0] = lses[source][mine].view(np.uint32)
                 block[:, :, width - tail:] = words.view(dtype).reshape(rows, heads, tail)
             begin = to * case.mesh * stride
             expected[begin:begin + inbox.nbytes] = inbox.reshape(-1).view(np.uint8)
@@ -2100,6 +2109,39 @@ def lengths_check(suite, case):
     return body
 
 
+def shards_check(suite, case, requests, rows=None, missing=0):
+    """`missing` requests that the lengths lack."""
+
+    def body(rng):
+        tokens = rng.integers(0, 5, requests)
+        start = np.concatenate([[0], np.cumsum(tokens)]).astype(np.int64)
+        lens = (tokens + rng.integers(-3, 30, requests)).astype(np.int32)
+        own = int(-(-(start[-1] + 3) // case.ranks)) if rows is None else rows
+        for rank in sorted({0, case.ranks // 2, case.ranks - 1}):
+            first, end = rank * own, (rank + 1) * own
+            given = lens[:requests - missing]
+            starts = Buffer(suite.where, np.full(requests + 1, 77, np.int32))
+            lengths = Buffer(suite.where, np.full(requests, 77, np.int32))
+            words = [*Buffer(suite.where, start.astype(np.int32)).words(),
+                     *Buffer(suite.where, given).words(), own, *starts.words(), *lengths.words(), rank]
+            suite.launch(case.name, (requests + 256) // 256, words)
+            held = np.clip(start, first, end) - first
+            assert (starts.fetch() == held).all(), f"starts of rank {rank}"
+            seen = np.maximum(lens - np.maximum(start[1:] - end, 0), 0)
+            expected = np.where(held[:-1] < held[1:], seen, 0)
+            expected[requests - missing:] = 0
+            assert (lengths.fetch() == expected).all(), f"lengths of rank {rank}"
+
+    return body
+
+
+def shards_checks(suite):
+    for case in cases.SHARDS:
+        for label, *options in (("requests", 40), ("many", 700), ("none", 0), ("no rows", 5, 0),
+                                ("rows of graphs", 5, 1 << 30), ("fewer lengths", 9, None, 4)):
+            suite.check(f"{case.name}: {label}", shards_check(suite, case, *options))
+
+
 def filter_reference(case, rank, indices, table, req):
     t = indices.astype(np.int64)
     run = t // case.interleave
@@ -2226,9 +2268,9 @@ def filter_checks(suite):
 # --- Merge ------------------------------------------------------------------------
 
 
-def merge_reference(case, values, lse):
-    """float64 of [ranks, rows, heads, d] and [ranks, rows, heads]; what an f32 sum may be
-    off by."""
+def merge_reference(case, values, lse, sink=None):
+    """float64 of [ranks, rows, heads, d], [ranks, rows, heads] and [heads]; what an f32 sum
+    may be off by."""
     lse = np.where(np.isnan(lse) | (lse == np.inf), -np.inf, lse)
     unit = np.log(2) if case.base == "two" else 1.0
     top = lse.max(0)
@@ -2239,6 +2281,11 @@ def merge_reference(case, values, lse):
     safe = np.where(some, total, 1.0)
     terms = np.where((weights > 0)[..., None], values, 0.0) * weights[..., None]
     merged = np.where(some, top + np.log(safe) / unit, -np.inf)
+    if sink is not None:
+        # In natural logarithms, of the sum and of the sink.
+        with np.errstate(invalid="ignore", over="ignore"):
+            more = np.exp(sink - np.where(some, top, 0.0) * unit)
+        safe = np.where(some, total + more, 1.0)
     return terms.sum(0) / safe[..., None], np.abs(terms).sum(0) / safe[..., None], merged
 
 
@@ -2274,12 +2321,26 @@ def merge_check(suite, case, rows, make=None, gaps=False, shift=0, repeat=0, exa
                                            BITS[case.merged]), [2])
             words += memref(merged.address, merged.shape[::-1], merged.strides[::-1],
                             merged.flat.itemsize)
+        sink = None
+        if case.sink:
+            # Beside the LSEs, wherever these are.
+            middle = np.float32(np.nanmedian(np.where(np.isfinite(lse), lse, np.nan))) if (
+                np.isfinite(lse).any()) else np.float32(0)
+            sink = (rng.standard_normal(case.heads) * 2).astype(np.float32)
+            sink += middle * np.float32(np.log(2) if case.base == "two" else 1)
+            words += Buffer(where, sink).words()
         suite.launch(case.name, rows, words)
         bits = out.fetch()
         got = numbers(bits, case.element)
         expected, allowed, expected_lse = merge_reference(
-            case, numbers(values, case.element), lse.astype(np.float64))
+            case, numbers(values, case.element), lse.astype(np.float64),
+            None if sink is None else sink.astype(np.float64))
         allowed = allowed * 8 * 2.0 ** -24 + 2 * ulp(expected, case.element)
+        if sink is not None:
+            # An error of the sink's exponent is one of the divisor.
+            most = np.abs(sink).max(initial=0) + np.abs(np.where(np.isfinite(lse), lse, 0)).max(
+                initial=0)
+            allowed += np.abs(expected) * most * 2.0 ** -22
         off = np.abs(got[:rows] - expected)
         assert not np.isnan(got).any(), f"{np.isnan(got).sum()} NaN in out"
         assert (off <= allowed).all(), (
@@ -2345,7 +2406,7 @@ def merge_checks(suite):
         check(case, "large LSEs", 4, make=large)
         check(case, "no rows", 0)
         check(case, "rows that nobody sent", 2, promised=3, make=None)
-        if ranks > 1 and case.base == "e":
+        if ranks > 1 and case.base == "e" and not case.sink:
             inf = np.inf
             for label, given, lses, want in (
                     ("3", (1, 5), (0, 0), 3), ("7 alone", (3, 7), (-inf, 0), 7),
@@ -2507,6 +2568,7 @@ def main():
     convert_checks(suite)
     for case in cases.LENGTHS:
         suite.check(f"{case.name}: any length", lengths_check(suite, case))
+    shards_checks(suite)
     filter_checks(suite)
     merge_checks(suite)
     reduction_checks(suite)

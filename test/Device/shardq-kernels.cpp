@@ -211,10 +211,11 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
     return function.emitOpError("does not say how many rows are carried");
   auto inbox = cast<MemRefType>(push.getInbox().getType());
   SmallVector<int64_t> box(inbox.getShape());
-  if (push.getDirection() == Direction::HeadsToTokens ||
-      push.getDirection() == Direction::GatherHeads)
+  if (push.getDirection() == Direction::HeadsToTokens)
     box[1] /=
         lookupMeshAxis(push, push.getMeshAttr(), push.getAxis()).axis.getSize();
+  else if (push.getDirection() == Direction::GatherHeads)
+    box[1] = cast<MemRefType>(push.getSources()[0].getType()).getDimSize(1);
   types.push_back(MemRefType::get(box, inbox.getElementType()));
   for (bool isLanding : {false, true})
     if (failed(writeKernel(
@@ -293,7 +294,7 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     return writeKernel(
         name, types, getRowShape(op),
         [&](KernelBuilder &b, ValueRange args) { emitRowKernel(b, op, args); });
-  if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op)) {
+  if (isa<LocalLengthsOp, ShardLengthsOp, FilterIndicesOp, MergeLseOp>(op)) {
     if (!isa<MergeLseOp>(op))
       types.push_back(index);
     return writeKernel(name, types, getContextShape(op),

@@ -122,6 +122,7 @@ shardq.mesh @ranks ["pcp" = 3]
 func.func @chunks(%q: tensor<?xi32>, %s: tensor<?xi64>, %x: tensor<?x8xf32>, %xb: memref<?x8xf32>, %sb: memref<?xi64>,
                   %n: index) {
   // SIMPLE-NOT: shardq.chunk
+  // SIMPLE-NOT: shardq.shard
   // SIMPLE-NOT: shardq.count_chunk_rows
   // CHECK-COUNT-2: shardq.write_rows
   // SIMPLE-NOT: shardq.write_rows
@@ -129,6 +130,7 @@ func.func @chunks(%q: tensor<?xi32>, %s: tensor<?xi64>, %x: tensor<?x8xf32>, %xb
   %1:2 = shardq.chunk_split %q decodes(%n) rows(%n) over @ranks "pcp" : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
   %2:3 = shardq.chunk_lengths tail %q, %q decodes(%n) rows(%n) over @ranks "pcp"
       : (tensor<?xi32>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi32>)
+  %5:2 = shardq.shard_lengths %q, %q rows(%n) over @ranks "pcp" : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
   %3:2 = shardq.chunk_slots %s by(%q) decodes(%n) local(%n) over @ranks "pcp" : (tensor<?xi64>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi64>)
   %4 = shardq.write_rows %x at(%s) into(%x) : (tensor<?x8xf32>, tensor<?xi64>, tensor<?x8xf32>) -> tensor<?x8xf32>
   shardq.write_rows %xb at(%sb) into(%xb) : (memref<?x8xf32>, memref<?xi64>, memref<?x8xf32>) -> ()

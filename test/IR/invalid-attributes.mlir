@@ -30,8 +30,8 @@
 
 // -----
 
-// expected-error @+1 {{unknown token order 'contiguous', expected 'zigzag'}}
-"test.op"() {sharding = #shardq.sharding<@ranks, tokens = contiguous ["tp"]>} : () -> ()
+// expected-error @+1 {{unknown token order 'striped', expected 'zigzag' or 'contiguous'}}
+"test.op"() {sharding = #shardq.sharding<@ranks, tokens = striped ["tp"]>} : () -> ()
 
 // -----
 

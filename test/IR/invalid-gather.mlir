@@ -821,9 +821,9 @@ func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8xbf16, #shardq.symmetric<@
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
 func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x16xbf16, #shardq.symmetric<@ranks>>) {
-  // expected-error @+1 {{has 2 sources, expected 1 without 'blocks'}}
-  shardq.push gather_rows(%s0, %s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
-      : (memref<?x8xbf16>, memref<?x8xbf16>), memref<?x16xbf16, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{has 3 sources, expected 1 or 2}}
+  shardq.push gather_rows(%s0, %s0, %s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 64 : i64}
+      : (memref<?x8xbf16>, memref<?x8xbf16>, memref<?x8xbf16>), memref<?x16xbf16, #shardq.symmetric<@ranks>>
   return
 }
 
@@ -910,9 +910,9 @@ func.func @f(%s: tensor<?x8xbf16>) {
 // -----
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
-func.func @f(%s: tensor<?x8xi32>) {
+func.func @f(%s: tensor<?x8xi16>) {
   // expected-error @+1 {{operand #0 must be}}
-  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xi32>) -> tensor<?x8xi32>
+  %0 = shardq.gather_rows %s over @ranks "pcp" : (tensor<?x8xi16>) -> tensor<?x8xi16>
   return
 }
 

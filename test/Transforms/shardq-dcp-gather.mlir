@@ -132,19 +132,26 @@ func.func @layers(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %kv2: tensor<?x4x
 
 // -----
 
-// A sink would count on each rank in a merge: keys are gathered in every step.
+// A sink joins the attention over gathered keys, of the head block that it takes; and the merge, of this
+// rank's block.
 // CHECK-LABEL: func @sink
-// CHECK-NOT: scf.if
+// CHECK-SAME: %[[SINK:[a-z0-9]+]]: tensor<4xf32>
+// GATE: scf.if
 // CHECK: shardq.gather_kv_start
-// CHECK: shardq.sparse_mla {{.*}} sink(
-// CHECK-NOT: shardq.combine_lse
+// CHECK: shardq.sparse_mla {{.*}} sink(%[[SINK]])
+// GATE: } else {
+// GATE: %[[PART:.*]]:2 = shardq.sparse_mla
+// GATE-NOT: sink(
+// GATE: %[[ME:.*]] = shardq.rank over @ranks "tp"
+// GATE: %[[OWN:.*]] = tensor.extract_slice %[[SINK]][%{{.*}}] [2] [1]
+// GATE: shardq.combine_lse %[[PART]]#0 lse(%[[PART]]#1) sink(%[[OWN]])
 shardq.mesh @ranks ["tp" = 2]
 func.func @sink(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %table: tensor<?x?xi32>,
                 %topk: tensor<?x8xi32>, %sink: tensor<4xf32>, %rows: index) -> tensor<?x2x4xf32> {
   %req, %visible = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
   %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
-  // expected-remark @+1 {{attention runs on keys gathered over "tp" (2 ranks)}}
+  // expected-remark @+1 {{attention runs on keys gathered over "tp" (2 ranks) in steps with prefill, on own keys in others}}
   %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) sink(%sink)
       {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<8> ["tp"]>}
       : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi32>, tensor<?xi32>, tensor<4xf32>) -> tensor<?x2x4xf32>

@@ -22,20 +22,6 @@ func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %topk: tensor<?x8xi32>
 
 // -----
 
-// The sink would join the sum of each rank.
-shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
-func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %topk: tensor<?x8xi32>, %req: tensor<?xi32>,
-             %table: tensor<?x?xi32>, %slots: tensor<?x8xi32>, %sink: tensor<2xf32>) -> tensor<?x2x4xf32> {
-  %s = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64}
-      : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
-  // expected-error @+1 {{'shardq.sparse_mla' op cannot attend own keys alone: it has a sink, which each rank would count}}
-  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%s) sink(%sink) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["dcp"]>}
-      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi32>, tensor<2xf32>) -> tensor<?x2x4xf32>
-  return %out : tensor<?x2x4xf32>
-}
-
-// -----
-
 shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %topk: tensor<?x8xi32>, %req: tensor<?xi32>,
              %table: tensor<?x?xi32>, %slots: tensor<?x8xi32>, %sink: tensor<2xf32>) -> tensor<?x2x4xf32> {
@@ -54,7 +40,7 @@ func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %topk: tensor<?x8xi32>
              %table: tensor<?x?xi32>, %slots: tensor<?x8xi32>, %sink: tensor<2xf32>) -> tensor<?x2x4xf32> {
   %s = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
-  // expected-error @+1 {{'shardq.sparse_mla' op cannot attend own keys alone: its tokens are sharded, expected heads}}
+  // expected-error @+1 {{'shardq.sparse_mla' op cannot attend own keys alone: its tokens are sharded in the order zigzag, expected contiguous}}
   %out = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, tokens = zigzag ["tp"], kv = interleave<4> ["dcp"]>}
       : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi32>) -> tensor<?x2x4xf32>
   return %out : tensor<?x2x4xf32>

@@ -489,3 +489,22 @@ func.func @f(%table: tensor<?x?xi32>, %lens: tensor<?xi32>, %p: tensor<?x8x16xf3
   }
   return
 }
+
+// -----
+
+// What a rank has of the step is another thing on each.
+shardq.mesh @ranks ["tp" = 4]
+func.func @shards(%q: tensor<?x2x4xf32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) {
+  %c1 = arith.constant 1 : index
+  %c0 = arith.constant 0 : i32
+  %starts, %lengths = shardq.shard_lengths %start, %lens rows(%rows) over @ranks "tp"
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %first = tensor.extract %starts[%c1] : tensor<?xi32>
+  %any = arith.cmpi sgt, %first, %c0 : i32
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %any {
+    // expected-error @+1 {{runs under control flow that depends on the rank}}
+    %all = shardq.gather_rows %q over @ranks "tp" : (tensor<?x2x4xf32>) -> tensor<?x2x4xf32>
+  }
+  return
+}

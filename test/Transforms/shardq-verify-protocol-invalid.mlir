@@ -551,3 +551,23 @@ func.func @f(%a: memref<?x2x8xf32>, %p: memref<?x8x16xf32>, %l: memref<?x8xf32>,
       : (memref<?x2x8xf32>), memref<?x8x8xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+// Of scattered rows a wait may expect some more than the group signals, which is an error at run time, but no
+// other number.
+shardq.mesh @ranks ["tp" = 4]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"parts", offset = 0, bytes = 3072, generations = 2>],
+  exchanges = ["parts"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%p: memref<?x2x16xf32>, %l: memref<?x2xf32>, %out: memref<?x2x16xf32>, %n: index, %m: index, %all: index) {
+  %parts = shardq.workspace @plan channel 0 (%all) : memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  shardq.push scatter_rows(%p, %l) into(%parts) over @ranks "tp" channel 0 exchange 0 {capacity = 16 : i64}
+      : (memref<?x2x16xf32>, memref<?x2xf32>), memref<?x2x20xf32, #shardq.symmetric<@ranks>>
+  // expected-note @+1 {{the signal is here}}
+  shardq.signal scatter_rows rows(%n) over @ranks "tp" channel 0 exchange 0
+  // expected-error @+1 {{expects as many rows as the group signals}}
+  shardq.wait scatter_rows rows(%m) over @ranks "tp" channel 0 exchange 0
+  shardq.merge_lse %parts into(%out) over @ranks "tp" : memref<?x2x20xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xf32>
+  return
+}

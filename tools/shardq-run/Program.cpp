@@ -75,6 +75,7 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_chunk_part_rows);
   ADD(shardq_chunk_split);
   ADD(shardq_chunk_lengths);
+  ADD(shardq_shard_lengths);
   ADD(shardq_chunk_order);
 #undef ADD
   return symbols;

@@ -53,6 +53,7 @@ private:
 
   llvm::Error evaluate(Operation *op, Values &values);
   llvm::Error evaluate(ExpandRowsOp op, Values &values);
+  llvm::Error evaluate(ShardLengthsOp op, Values &values);
   llvm::Error evaluate(IndexerOp op, Values &values);
   llvm::Error evaluate(TopKOp op, Values &values);
   llvm::Error evaluate(ConvertIndicesOp op, Values &values);
@@ -348,6 +349,13 @@ void Evaluator::checkSelection(int64_t row, ArrayRef<int32_t> chosen,
   else if (firstZero >= 0 && lastZero > firstZero)
     fail("takes position " + llvm::Twine(lastZero) + " and leaves position " +
          llvm::Twine(firstZero) + ", which has the same score");
+}
+
+/// The step's own starts and lengths: all rows are those of one shard.
+llvm::Error Evaluator::evaluate(ShardLengthsOp op, Values &values) {
+  values[op->getResult(0)] = ReferenceValue(values[op.getQueryStart()]);
+  values[op->getResult(1)] = ReferenceValue(values[op.getSeqLens()]);
+  return llvm::Error::success();
 }
 
 llvm::Error Evaluator::evaluate(IndexerOp op, Values &values) {
@@ -953,10 +961,10 @@ llvm::Error Evaluator::checkTap(TapOp op, Values &values) {
 
 llvm::Error Evaluator::evaluate(Operation *op, Values &values) {
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
-      .Case<ExpandRowsOp, IndexerOp, TopKOp, ConvertIndicesOp, SparseMlaOp,
-            TakeRowsOp, WriteRowsOp, ReplicatedTableOp, TokenSlotsOp,
-            UnpackRowsOp, PackRowsOp, CountDecodeRowsOp, tensor::ExtractSliceOp,
-            tensor::DimOp, arith::ConstantOp>(
+      .Case<ExpandRowsOp, ShardLengthsOp, IndexerOp, TopKOp, ConvertIndicesOp,
+            SparseMlaOp, TakeRowsOp, WriteRowsOp, ReplicatedTableOp,
+            TokenSlotsOp, UnpackRowsOp, PackRowsOp, CountDecodeRowsOp,
+            tensor::ExtractSliceOp, tensor::DimOp, arith::ConstantOp>(
           [&](auto op) { return evaluate(op, values); })
       .Case<TapOp>([&](auto op) { return checkTap(op, values); })
       .Case<tensor::CastOp>([&](auto op) { return evaluateCast(op, values); })

@@ -294,8 +294,11 @@ public:
           for (Value source : op.getSources())
             set(source, Role::RowData);
         })
-        .Case<GatherRowsOp>(
-            [&](auto op) { set(op.getSource(), Role::RowData); })
+        .Case<GatherRowsOp>([&](auto op) {
+          for (Value source : op.getSources())
+            if (isFloat(*getElement(source.getType())))
+              set(source, Role::RowData);
+        })
         .Case<ReduceHeadsOp>(
             [&](auto op) { set(op.getSource(), Role::RowData); })
         .Case<WeighPartialOp>(
@@ -303,6 +306,11 @@ public:
         .Case<CombineLseOp>([&](auto op) {
           set(op.getPartial(), Role::RowData);
           set(op.getPartialLse(), Role::RowData);
+          set(op.getSink(), Role::Sink);
+        })
+        .Case<ShardLengthsOp>([&](auto op) {
+          set(op.getQueryStart(), Role::QueryStart);
+          set(op.getSeqLens(), Role::SeqLens);
         })
         .Case<CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp>([&](auto op) {
           set(op.getQueryStart(), Role::QueryStart);

@@ -8,6 +8,7 @@
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -105,7 +106,9 @@ llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
       size_t turn = turns[tap.name]++ / rows.calls;
       std::vector<PartialTap> &values = partial[tap.name];
       SmallVector<int64_t, 4> shape(tap.shape.begin(), tap.shape.end());
-      if (tap.rows && !shape.empty())
+      bool isShard = rows.shards > 1 && !tap.rows && !shape.empty() &&
+                     shape[0] * rows.shards == numRows;
+      if ((tap.rows || isShard) && !shape.empty())
         shape[0] = numRows;
       std::string what = tap.name + " on rank " + std::to_string(rank);
       if (turn >= values.size()) {
@@ -124,8 +127,9 @@ llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
         problems.push_back(what + " has another shape than on rank 0");
         continue;
       }
+      int64_t firstRow = isShard ? rows.getShard(rank) * recorded : 0;
       for (int64_t i = 0; i < recorded; ++i) {
-        int64_t row = tap.rows ? (*tap.rows)[i] : i;
+        int64_t row = tap.rows ? (*tap.rows)[i] : firstRow + i;
         if (row == -1 && tap.rows)
           continue; // padding of chunks
         if (row < 0 || row >= value.array.getNumRows()) {
@@ -163,6 +167,23 @@ llvm::Expected<TapTable> run::assembleTaps(const RunOutcome &outcome,
       taps[name].push_back(std::move(value.array));
     }
   return taps;
+}
+
+/// Shards of the step's rows, of which the program is given this rank's.
+static TapRows findShards(const Signature &signature) {
+  TapRows rows;
+  for (const Argument &argument : signature.arguments) {
+    if (!isRowRole(argument.role) || !argument.split ||
+        argument.split.getDim() != 0)
+      continue;
+    AxisAttr axis = argument.splitAxis;
+    rows.shards = axis.getSize();
+    rows.getShard = [&signature, axis](int64_t rank) {
+      return signature.getBlock(axis, rank);
+    };
+    break;
+  }
+  return rows;
 }
 
 /// Rows, top-k indices and slots of the two programs are equal to the bit.
@@ -392,6 +413,19 @@ static RankReport countWork(ArrayRef<int32_t> rows, int64_t headSharded,
   return work;
 }
 
+/// The same of a program whose ranks are given shards of the rows, with all
+/// heads.
+static void measureShards(const TapRows &shards, VerifyReport &report,
+                          int64_t topk) {
+  int64_t rows = report.step.getNumRows() / shards.shards;
+  for (int64_t rank = 0; rank < report.numRanks; ++rank) {
+    std::vector<int32_t> own(rows);
+    std::iota(own.begin(), own.end(), int32_t(shards.getShard(rank) * rows));
+    report.ranks.push_back(countWork(own, 0, 1, report.step, topk));
+  }
+  report.before = report.ranks.front();
+}
+
 static void measureWork(const SplitDecision &decision,
                         const Signature &signature, VerifyReport &report) {
   const Step &step = report.step;
@@ -400,6 +434,9 @@ static void measureWork(const SplitDecision &decision,
       decision.hasGate ? decision.axis.getSize() : report.numRanks;
   if (!decision.chunks.empty())
     members /= decision.axis.getSize();
+  TapRows shards = findShards(signature);
+  if (shards.shards > 1)
+    return measureShards(shards, report, signature.topk);
   SplitDecision closed = decision;
   closed.open = false;
   closed.chunks.clear();
@@ -519,13 +556,15 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
   if (!first->allOk() || !second->allOk())
     return report;
 
+  TapRows rows = findShards(signature);
   auto firstTaps =
-      assembleTaps(*first, inputs.step.getNumRows(), report.problems);
+      assembleTaps(*first, inputs.step.getNumRows(), report.problems, rows);
   if (!firstTaps)
     return firstTaps.takeError();
-  TapRows rows;
-  if (!decision.chunks.empty())
-    rows = {int64_t(decision.chunks[0].size()), inputs.step.getNumTokens()};
+  if (!decision.chunks.empty()) {
+    rows.calls = decision.chunks[0].size();
+    rows.tokens = inputs.step.getNumTokens();
+  }
   auto secondTaps =
       assembleTaps(*second, inputs.step.getNumRows(), report.problems, rows);
   if (!secondTaps)

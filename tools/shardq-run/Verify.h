@@ -6,6 +6,7 @@
 #include "Inputs.h"
 #include "Ranks.h"
 #include "Reference.h"
+#include <functional>
 
 namespace mlir::shardq::run {
 
@@ -65,6 +66,10 @@ struct TapRows {
   /// Rows from here on belong to no request. Where nobody computes them they
   /// hold no position: -1.
   int64_t tokens = std::numeric_limits<int64_t>::max();
+  /// A value that does not name its rows, and has this part of the step's, has
+  /// those of the rank's shard.
+  int64_t shards = 1;
+  std::function<int64_t(int64_t rank)> getShard = {};
 };
 
 /// Whole tapped values from what the ranks recorded of them. Says in

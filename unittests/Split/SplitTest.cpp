@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -210,6 +211,96 @@ TEST(ZigzagSplit, ManyRanks) {
                       offsets.data());
   EXPECT_EQ(ids, Ints(4, -1));
   EXPECT_EQ(offsets.front(), 7);
+}
+
+//===----------------------------------------------------------------------===//
+// Contiguous shards
+//===----------------------------------------------------------------------===//
+
+struct Shard {
+  Ints starts, lengths;
+};
+
+Shard shardOf(const Ints &starts, const Ints &lens, int64_t rows,
+              int64_t rank) {
+  Shard shard{Ints(starts.size(), 77), Ints(lens.size(), 77)};
+  shardq_shard_lengths(starts.data(), lens.data(), int64_t(starts.size()) - 1,
+                       rows, rank, shard.starts.data(), shard.lengths.data());
+  return shard;
+}
+
+TEST(ShardLengths, Golden) {
+  Shard shard = shardOf({0, 3, 5}, {3, 5}, 3, 0);
+  EXPECT_EQ(shard.starts, Ints({0, 3, 3}));
+  EXPECT_EQ(shard.lengths, Ints({3, 0}));
+  shard = shardOf({0, 3, 5}, {3, 5}, 3, 1);
+  EXPECT_EQ(shard.starts, Ints({0, 0, 2}));
+  EXPECT_EQ(shard.lengths, Ints({0, 5}));
+}
+
+// Of 80 rows on 8 ranks, the last are padding, and so is all of rank 6's.
+TEST(ShardLengths, PaddingIsNotNegative) {
+  Ints starts, lens;
+  for (int32_t i = 0; i <= 29; ++i)
+    starts.push_back(2 * i);
+  lens.assign(29, 1);
+  for (int64_t rank = 0; rank < 8; ++rank) {
+    Shard shard = shardOf(starts, lens, 10, rank);
+    for (int32_t length : shard.lengths)
+      EXPECT_GE(length, 0);
+    if (rank >= 6) {
+      EXPECT_EQ(shard.starts, Ints(30, 0));
+      EXPECT_EQ(shard.lengths, Ints(29, 0));
+    }
+  }
+}
+
+// Every row sees what it sees in the whole step, and is on one rank.
+TEST(ShardLengths, RowsSeeTheSame) {
+  std::mt19937 random(3);
+  for (int64_t ranks : {1, 2, 3, 4, 8})
+    for (int round = 0; round < 20; ++round) {
+      Ints lens, seqs;
+      for (uint32_t r = random() % 12; r != 0; --r) {
+        lens.push_back(int32_t(random() % 6));
+        seqs.push_back(lens.back() + int32_t(random() % 40));
+      }
+      Ints starts = startsOf(lens);
+      int64_t rows =
+          (starts.back() + int64_t(random() % 4) + ranks - 1) / ranks;
+      for (size_t r = 0; r < lens.size(); ++r) {
+        int64_t found = 0;
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          Shard shard = shardOf(starts, seqs, rows, rank);
+          int64_t count = shard.starts[r + 1] - shard.starts[r];
+          for (int64_t i = 0; i < count; ++i) {
+            int64_t row = rank * rows + shard.starts[r] + i;
+            EXPECT_EQ(shard.lengths[r] - count + i + 1,
+                      seqs[r] - lens[r] + row - starts[r] + 1);
+          }
+          EXPECT_EQ(count == 0, shard.lengths[r] == 0);
+          found += count;
+        }
+        EXPECT_EQ(found, lens[r]);
+      }
+    }
+}
+
+TEST(ShardLengths, AnyValues) {
+  constexpr int32_t most = std::numeric_limits<int32_t>::max();
+  // Starts that do not ascend, lengths below 0, more rows than there can be.
+  for (int64_t rows : {int64_t(-5), int64_t(0), int64_t(7), int64_t(1) << 62})
+    for (int64_t rank : {0, 1, 255}) {
+      Shard shard = shardOf({5, -3, most, 0}, {-most, most, -1}, rows, rank);
+      for (int32_t start : shard.starts) {
+        EXPECT_GE(start, 0);
+        EXPECT_LE(start, std::max<int64_t>(rows, 0));
+      }
+      for (int32_t length : shard.lengths)
+        EXPECT_GE(length, 0);
+    }
+  // Not even a first start.
+  shardq_shard_lengths(nullptr, nullptr, -1, 4, 0, nullptr, nullptr);
 }
 
 //===----------------------------------------------------------------------===//

@@ -13,7 +13,8 @@ include "mlir/IR/EnumAttr.td"
 //===----------------------------------------------------------------------===//
 
 def ShardQ_TokenOrder : I32EnumAttr<"TokenOrder", "which tokens of a request a rank owns", [
-    I32EnumAttrCase<"Zigzag", 0, "zigzag">]> {
+    I32EnumAttrCase<"Zigzag", 0, "zigzag">,
+    I32EnumAttrCase<"Contiguous", 1, "contiguous">]> {
   let cppNamespace = "::mlir::shardq";
   let genSpecializedAttr = 0;
 }
@@ -30,7 +31,8 @@ def ShardQ_Direction : I32EnumAttr<"Direction", "which sharding an exchange turn
     I32EnumAttrCase<"TokensToHeads", 1, "tokens_to_heads">,
     I32EnumAttrCase<"GatherHeads", 2, "gather_heads">,
     I32EnumAttrCase<"ScatterHeads", 3, "scatter_heads">,
-    I32EnumAttrCase<"GatherRows", 4, "gather_rows">]> {
+    I32EnumAttrCase<"GatherRows", 4, "gather_rows">,
+    I32EnumAttrCase<"ScatterRows", 5, "scatter_rows">]> {
   let cppNamespace = "::mlir::shardq";
   let genSpecializedAttr = 0;
 }
@@ -48,7 +50,7 @@ def ShardQ_DirectionAttr : EnumAttr<ShardQ_Dialect, ShardQ_Direction, "direction
   let summary = "direction of an exchange";
   let description = [{
     `heads_to_tokens` or `tokens_to_heads`, see `shardq.exchange`; `gather_heads`, see
-    `shardq.gather_query`; `scatter_heads`, see `shardq.combine_lse`; `gather_rows`, see
+    `shardq.gather_query`; `scatter_heads` and `scatter_rows`, see `shardq.combine_lse`; `gather_rows`, see
     `shardq.gather_rows` and `shardq.gather_kv_start`.
   }];
   let assemblyFormat = "$value";
@@ -133,13 +135,16 @@ def ShardQ_ShardingAttr : ShardQ_Attr<"Sharding", "sharding"> {
   let summary = "how an attention op is divided over the ranks of a mesh";
   let description = [{
     `heads`: this rank computes a contiguous block of the heads, in rank order.
-    `tokens`: this rank computes all heads of the rows it owns under the named order.
+    `tokens`: this rank computes all heads of the rows it owns under the named order: `zigzag`, see
+    `shardq.zigzag_split`; or `contiguous`, of a step whose rows are padded to a multiple of the ranks,
+    a run of equally many on each rank, in rank order.
     `kv`: the KV cache is divided too. Of the `N` ranks along the axis, token `t` of a request
     is kept by `(t / interleave) % N`, as its token `(t / (N*interleave)) * interleave + t % interleave`.
 
     ```mlir
     #shardq.sharding<@ranks, heads = ["tp"]>
     #shardq.sharding<@ranks, tokens = zigzag ["tp"]>
+    #shardq.sharding<@ranks, tokens = contiguous ["dcp"], kv = interleave<64> ["dcp"]>
     #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<64> ["dcp"]>
     ```
 

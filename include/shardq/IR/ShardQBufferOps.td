@@ -120,12 +120,14 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     nothing and is an error of the runtime (a gate keeps such steps out of `exchange`).
 
     `gather_heads`: the head blocks of all `T` rows go to every member, into the inbox
-    `[T, H, sum of d]`. `scatter_heads`: sources are the partial output `[T, H, d]` and its LSE
+    `[T, H, sum of d]`; with `padded_heads` it may have more heads, which are not written. `scatter_heads`: sources are
+    the partial output `[T, H, d]` and its LSE
     `[T, H]`; each member gets its `H/N` heads of all rows, as rows `me*T .. me*T + T` of its
     inbox `[N*T, H/N, d + p]`, where `p` elements are 16 bytes that begin with the LSE as f32. Without
-    an LSE the inbox is `[N*T, H/N, d]`.
-    `gather_rows`: all `n` rows of the source go to every member, as rows `me*n .. me*n + n` of its inbox
-    `[N*n, d]` or `[N*n, H, d]`. With `blocks` those of the blocks, `[N*n, sum of d]`; the inbox's size says how
+    an LSE the inbox is `[N*T, H/N, d]`. `scatter_rows`: of the same sources, each member gets its `n = T/N` rows with all
+    heads, as rows `me*n .. me*n + n` of its inbox `[N*n, H, d + p]`.
+    `gather_rows`: all `n` rows of the sources go to every member, as rows `me*n .. me*n + n` of its inbox
+    `[N*n, sum of d]` or `[N*n, H, sum of d]`. With `blocks` those of the blocks, `[N*n, sum of d]`; the inbox's size says how
     many blocks there are.
 
     ```mlir
@@ -160,15 +162,15 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,
-                       Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$sources,
+                       Variadic<MemRefRankOf<ShardQ_GatheredElements, [2, 3]>>:$sources,
                        Optional<MemRefRankOf<[I32], [1]>>:$ids,
                        Optional<MemRefRankOf<[I32], [1]>>:$offsets, Optional<Index>:$decodes,
                        Optional<MemRefRankOf<[I32], [1]>>:$blocks,
-                       MemRefRankOf<ShardQ_MovedElements, [2, 3]>:$inbox,
+                       MemRefRankOf<ShardQ_GatheredElements, [2, 3]>:$inbox,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I32Attr:$channel,
                        I32Attr:$exchange, I64Attr:$capacity, OptionalAttr<I64Attr>:$block_size,
                        OptionalAttr<I64Attr>:$block_stride_rows,
-                       OptionalAttr<ShardQ_TransportAttr>:$transport);
+                       OptionalAttr<ShardQ_TransportAttr>:$transport, UnitAttr:$padded_heads);
   let assemblyFormat = [{
     custom<Direction>($direction) `(` $sources `)`
     (`by` `(` $ids^ `,` $offsets `)` `decodes` `(` $decodes `)`)?

@@ -40,6 +40,48 @@ def ShardQ_LocalLengthsOp : ShardQ_TwoFormOp<"local_lengths", [
   }];
 }
 
+def ShardQ_ShardLengthsOp : ShardQ_TwoFormOp<"shard_lengths", ShardQ_OnAxis> {
+  let summary = "query starts and key lengths of this rank's rows of a step";
+  let description = [{
+    Of a step whose rows are divided over the axis in runs of `rows`, in rank order (`tokens = contiguous`), what
+    belongs to this rank's: rows `r*rows` up to `(r+1)*rows` of the step, with `r` this rank.
+
+    - `starts` `[R+1]`: first row of each request among this rank's
+    - `lengths` `[R]`: `seq_lens` without those tokens of the request that stand behind this rank's rows, not
+      below 0; 0 where the request has none of the rows
+
+    `expand_rows` of the results has request and visible length of each row, since its mask is aligned to the
+    right. Starts are taken to ascend from 0; rows behind the last belong to no request.
+
+    ```
+      starts 0 3 5, lengths 3 5, two ranks of 3 rows: rank 0  0 3 3, 3 0    rank 1  0 0 2, 0 5
+    ```
+
+    ```mlir
+    shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+    func.func @own(%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %rows: index)
+        -> (tensor<?xi32>, tensor<?xi32>) {
+      %starts, %lengths = shardq.shard_lengths %query_start, %seq_lens rows(%rows) over @ranks "dcp"
+          : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+      return %starts, %lengths : tensor<?xi32>, tensor<?xi32>
+    }
+    ```
+
+    **Constraints:**
+    - the mesh exists and has the axis
+    - `query_start` has one entry more than `seq_lens`; `starts` the shape of `query_start`, `lengths` that of
+      `seq_lens`
+  }];
+  let arguments = (ins ShardQ_IntVector:$query_start, ShardQ_IntVector:$seq_lens, Index:$rows,
+                       Variadic<MemRefRankOf<[I32], [1]>>:$outs,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis);
+  let results = (outs Variadic<TensorRankOf<[I32], [1]>>:$results);
+  let assemblyFormat = [{
+    $query_start `,` $seq_lens `rows` `(` $rows `)` `over` $mesh $axis
+    (`outs` `(` $outs^ `)`)? attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 def ShardQ_FilterIndicesOp : ShardQ_TwoFormOp<"filter_indices", [
     DeclareOpInterfaceMethods<ShardQ_RowWiseOpInterface>, AttrSizedOperandSegments] # ShardQ_OnAxis> {
   let summary = "request-relative positions to this rank's slots";
@@ -107,6 +149,9 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
     concatenation of the parts of head `h % (H/N)` on member `h / (H/N)`. `T` is the same on all
     ranks. The result is where the members write, which its consumer reads in place.
 
+    With `padded_heads` the result may have more heads, for kernels that take a fixed number: those behind the
+    `H` of the group are storage alone, which nobody writes, and whatever they hold is no data.
+
     ```
       rank 0    rank 1               rank 0        rank 1
       +----+    +----+               +---------+   +---------+
@@ -132,7 +177,8 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
     - the mesh exists and has the axis
     - there are one or two sources; they agree in rows and heads, result and sources in rows
     - sources and result have one element type: bf16, f16, f32, i8, f8E4M3FN or f8E5M2
-    - the result has `N` times the heads of a source, and the dimensions of all sources together
+    - the result has `N` times the heads of a source, with `padded_heads` or more, and the dimensions of all sources
+      together
     - heads and dimensions are static
     - the destination of the buffer form is in symmetric memory of the mesh
     - `transport`, where chosen, is `direct` or `nccl`
@@ -140,7 +186,7 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
   let arguments = (ins Variadic<ShardQ_Shaped<ShardQ_MovedElements, [3]>>:$sources,
                        Variadic<MemRefRankOf<ShardQ_MovedElements, [3]>>:$outs,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis,
-                       OptionalAttr<ShardQ_TransportAttr>:$transport);
+                       OptionalAttr<ShardQ_TransportAttr>:$transport, UnitAttr:$padded_heads);
   let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [3]>>:$results);
   let assemblyFormat = [{
     `(` $sources `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
@@ -153,12 +199,13 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
 }
 
 def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
-    ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
-  let summary = "merges the partial attention outputs of a group, each rank its heads or all";
+    AttrSizedOperandSegments, ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
+  let summary = "merges the partial attention outputs of a group, each rank its heads, its rows or all";
   let description = [{
     Every member attended all `H` heads over its part of the keys. `partial` is `[T, H, d]`,
     `partial_lse` `[T, H]`, on each; the result `[T, H/N, d]` has this rank's heads of what attention
-    over all keys gives, a result `[T, H, d]` all of them. For each row and head, over the members `s`:
+    over all keys gives, a result `[T, H, d]` all of them. With `scatter_tokens` the result `[T/N, H, d]` has all
+    heads of this rank's rows, `r*T/N` up to `(r+1)*T/N` for rank `r`. For each row and head, over the members `s`:
 
     - an LSE of NaN or +inf counts as -inf; a member with -inf takes no part, and its
       partial output is not read
@@ -166,15 +213,19 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     - `out = sum_s w[s] * partial[s] / sum_s w[s]`, in f32, in ascending rank order, rounded once
     - the optional second result is `max + log_base(sum_s w[s])`, in the base of `partial_lse`
     - where no member takes part, `out` is 0 and the merged LSE -inf
+    - `sink`, a number for each head of the result, joins the divisor of `out` as the weight of a key without a value.
+      It is a natural logarithm whatever the base, and changes no merged LSE and no row in which no member takes part
 
     ```
-      rank 0       rank 1               rank 0    rank 1
-      +---------+  +---------+          +----+    +----+
-      | a0   a1 |  | a0'  a1'|          | a0 |    | a1 |
-      | b0   b1 |  | b0'  b1'|  ---->   | b0 |    | b1 |
-      +---------+  +---------+          +----+    +----+
+      rank 0       rank 1               rank 0    rank 1       with scatter_tokens
+      +---------+  +---------+          +----+    +----+       +---------+  +---------+
+      | a0   a1 |  | a0'  a1'|          | a0 |    | a1 |       | a0   a1 |  | b0   b1 |
+      | b0   b1 |  | b0'  b1'|  ---->   | b0 |    | b1 |       +---------+  +---------+
+      +---------+  +---------+          +----+    +----+         T/N x H
          T x H        T x H             T x H/N
     ```
+
+    `T` is the same on all ranks. Rows that the ranks cannot share evenly are an error of the runtime.
 
     `--shardq-select-transport` chooses how that is done, and makes other ops of the form in which each rank keeps
     all heads and of those that `transport` names `ag_rs` and `ag_ar`.
@@ -195,30 +246,37 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     **Constraints:**
     - the mesh exists and has the axis
     - there are one or two results
-    - `partial`, `partial_lse` and the results agree in rows, `partial` and `partial_lse` in heads
-    - the results have `1/N` of the heads, or all, the first the dimension of `partial`
+    - `partial` and `partial_lse` agree in rows and heads, the results in both with each other
+    - the results have the rows of `partial` and `1/N` of the heads, or all; with `scatter_tokens` `1/N` of the rows and all
+      heads. The first has the dimension of `partial`
+    - `sink` has as many entries as the results have heads
     - `partial` and the first result have one element type, `partial_lse` and the second
     - heads and dimensions are static
     - the base, `lse` (default e), is that of the `sparse_mla` that made `partial_lse`
-    - `transport` is not `ag_rs` where the results have all heads, not `ag_ar` where they have `1/N`
+    - `transport` is not `ag_rs` where the results have all heads, not `ag_ar` where they have `1/N`; neither with
+      `scatter_tokens` or a `sink`
   }];
   let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$partial,
                        ShardQ_Shaped<[BF16, F16, F32], [2]>:$partial_lse,
+                       Optional<ShardQ_Shaped<[F32], [1]>>:$sink,
                        Variadic<MemRefRankOf<[BF16, F16, F32], [2, 3]>>:$outs,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse,
-                       OptionalAttr<ShardQ_TransportAttr>:$transport);
+                       OptionalAttr<ShardQ_TransportAttr>:$transport, UnitAttr:$scatter_tokens);
   let results = (outs Variadic<TensorRankOf<[BF16, F16, F32], [2, 3]>>:$results);
   let assemblyFormat = [{
-    $partial `lse` `(` $partial_lse `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
-    `:` functional-type(operands, results)
+    $partial `lse` `(` $partial_lse `)` (`sink` `(` $sink^ `)`)? `over` $mesh $axis
+    (`outs` `(` $outs^ `)`)? attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    Direction getDirection() { return Direction::ScatterHeads; }
-    /// `[N*T, H/N, d + p]`, the rows of member `s` from `s*T` on; `p` elements are
-    /// kLseBytes.
+    Direction getDirection() {
+      return getScatterTokens() ? Direction::ScatterRows : Direction::ScatterHeads;
+    }
+    /// `[N*T, H/N, d + p]`, the rows of member `s` from `s*T` on, with `T` and `H/N`
+    /// those of the result; `p` elements are kLseBytes.
     MemRefType getInboxType();
     LseBase getLseBase() { return getLse() ? getLse()->getBase() : LseBase::E; }
-    /// The results have the heads of `partial`: all, or the only rank's.
+    /// The results have the heads of `partial` and its rows: all, or the only
+    /// rank's.
     bool keepsAllHeads();
   }];
 }
@@ -352,13 +410,13 @@ def ShardQ_SumPartialsOp : ShardQ_Op<"sum_partials", [
 }
 
 def ShardQ_MergeLseOp : ShardQ_Op<"merge_lse", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "merges the partial outputs in an inbox of `combine_lse`";
   let description = [{
     The part of `combine_lse` behind the wait. Row `s*T + t` of the inbox `[N*T, H, d + p]` is
     member `s`'s partial output of row `t`, `d` values a head and then 16 bytes, the first four
-    of which are the LSE as f32.
+    of which are the LSE as f32. `sink` is that of `combine_lse`.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
@@ -376,15 +434,17 @@ def ShardQ_MergeLseOp : ShardQ_Op<"merge_lse", [
     - `inbox` has `N` times the rows of `out`, its heads, and 16 bytes a head more
     - `inbox` and `out` have one element type
     - `merged` has the rows and heads of `out`
+    - `sink` has an entry for each head
     - heads and dimensions are static
   }];
   let arguments = (ins MemRefRankOf<[BF16, F16, F32], [3]>:$inbox,
                        MemRefRankOf<[BF16, F16, F32], [3]>:$out,
                        Optional<MemRefRankOf<[BF16, F16, F32], [2]>>:$merged,
+                       Optional<MemRefRankOf<[F32], [1]>>:$sink,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, OptionalAttr<ShardQ_LseAttr>:$lse);
   let assemblyFormat = [{
-    $inbox `into` `(` $out (`,` $merged^)? `)` `over` $mesh $axis attr-dict
-    `:` type($inbox) `,` type($out) (`,` type($merged)^)?
+    $inbox `into` `(` $out (`,` $merged^)? `)` (`sink` `(` $sink^ `:` type($sink) `)`)?
+    `over` $mesh $axis attr-dict `:` type($inbox) `,` type($out) (`,` type($merged)^)?
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

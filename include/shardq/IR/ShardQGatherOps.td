@@ -5,13 +5,16 @@
 
 include "shardq/IR/ShardQOpBase.td"
 
-def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows",
-    [ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
+def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows", [
+    AttrSizedOperandSegments, ShardQ_CollectiveOpInterface] # ShardQ_OnAxis> {
   let summary = "the rows of all ranks of a group, on each of them";
   let description = [{
-    `source` `[T, d]` or `[T, H, d]`, the result `[N*T, d]` or `[N*T, H, d]`: row `r*T + t` is row `t` of
-    member `r`. `T` is the same on all ranks. The result is where the members write, which its
-    consumer reads in place.
+    Sources `[T, d]` or `[T, H, d]` in one part or two, the result `[N*T, sum of d]` or `[N*T, H, sum of d]`: row
+    `r*T + t` is row `t` of member `r`, of both parts together. `T` is the same on all ranks. The result is
+    where the members write, which its consumer reads in place.
+
+    `token_shards` says that the sources are shards of one step's rows (`tokens = contiguous`), so that the result has
+    the rows of a step and not of one for each rank, which its inbox is planned for.
 
     ```
       rank 0    rank 1               rank 0    rank 1
@@ -35,19 +38,20 @@ def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows",
 
     **Constraints:**
     - the mesh exists and has the axis
-    - source and result have one element type (bf16, f16, f32, i8, f8E4M3FN or f8E5M2) and, behind
-      dimension 0, one static shape
+    - there are one or two sources, which agree in all dimensions but the last
+    - sources and result have one element type (bf16, f16, f32, i8, f8E4M3FN, f8E5M2, i32 or i64) and, behind
+      dimension 0, one static shape, but for the last dimension, of which the result has those of all sources together
     - the result has `N` times the rows
     - the destination of the buffer form is in symmetric memory of the mesh
     - `transport`, where chosen, is `direct` or `nccl`
   }];
-  let arguments = (ins ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>:$source,
-                       Variadic<MemRefRankOf<ShardQ_MovedElements, [2, 3]>>:$outs,
+  let arguments = (ins Variadic<ShardQ_Shaped<ShardQ_GatheredElements, [2, 3]>>:$sources,
+                       Variadic<MemRefRankOf<ShardQ_GatheredElements, [2, 3]>>:$outs,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis,
-                       OptionalAttr<ShardQ_TransportAttr>:$transport);
-  let results = (outs Variadic<TensorRankOf<ShardQ_MovedElements, [2, 3]>>:$results);
+                       OptionalAttr<ShardQ_TransportAttr>:$transport, UnitAttr:$token_shards);
+  let results = (outs Variadic<TensorRankOf<ShardQ_GatheredElements, [2, 3]>>:$results);
   let assemblyFormat = [{
-    $source `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
+    $sources `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
     `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{

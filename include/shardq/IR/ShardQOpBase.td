@@ -18,6 +18,8 @@ def ShardQ_Float : AnyTypeOf<[BF16, F16, F32], "bf16, f16 or f32">;
 /// What rows are made of where they are only moved: numbers, or the bytes of
 /// quantized ones.
 defvar ShardQ_MovedElements = [BF16, F16, F32, I8, F8E4M3FN, F8E5M2];
+/// The same and indices: chosen positions travel with their rows.
+defvar ShardQ_GatheredElements = !listconcat(ShardQ_MovedElements, [I32, I64]);
 def ShardQ_SlotInt : AnyTypeOf<[I32, I64], "i32 or i64">;
 def ShardQ_IntVector : ShardQ_Shaped<[I32], [1]>;
 def ShardQ_IntMatrix : ShardQ_Shaped<[I32], [2]>;

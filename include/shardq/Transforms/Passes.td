@@ -83,8 +83,26 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
     with the index ops that feed this attention alone. The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
-    for decode steps. One with a sink is always gathered, since a merge would count it on each rank. The two calls of
-    `--shardq-pcp` share one gather, unless decode rows are combined.
+    for decode steps. A sink joins the merge, and no partial output. The two calls of `--shardq-pcp` share one gather,
+    unless decode rows are combined.
+
+    Where the op has contiguous shards of the step's tokens (`tokens = contiguous`), rows travel rather than heads, with
+    their chosen positions, and each rank gets its rows back:
+
+    ```mlir
+    %req_all = shardq.gather_rows %req over @ranks "dcp" {token_shards}
+    %topk_all = shardq.gather_rows %topk over @ranks "dcp" {token_shards}
+    %own, %count = shardq.filter_indices %topk_all table(%table) rows(%req_all) over @ranks "dcp" ...
+    %all = shardq.gather_rows %q_nope, %q_rope over @ranks "dcp" {token_shards}
+    %partial, %lse = shardq.sparse_mla q(%all) kv(%kv) slots(%own) topk_length(%count) ...
+    %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" {scatter_tokens}
+    ```
+
+    All ranks have as many rows, which is an error of the runtime otherwise. In a step in which keys are gathered each
+    rank attends its own rows, those of decode requests too.
+
+    With `padded-heads` gathered queries lie in storage of that many heads a row, for kernels that take as many; the attention's operand
+    is the part with the group's heads.
 
     The slots must come from a `convert_indices`, which filter or `gathered_slots` take the place of, once for
     all attentions that share it in one form; `kv` and its table are this rank's own, and a gather needs
@@ -108,6 +126,8 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
              clEnumValN(::mlir::shardq::GatheredBlocks::Full, "full", "All that the table names"))}]>,
     Option<"nullBlock", "null-block", "int32_t", "-1",
            "Block that stands for none in block tables, and is not gathered">,
+    Option<"paddedHeads", "padded-heads", "int64_t", "0",
+           "Heads that rows of gathered queries have room for; 0: those of the group">,
     Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
@@ -234,7 +254,8 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     All ranks have the same rows, so all take the same branch and as many turns. A row's result does not
     depend on which slice it is in. A `gather_query`, `combine_lse` or `reduce_heads` on its own is sliced by itself. One whose rows
     are known to fit is left alone, as is one whose rows differ between ranks, with a remark: no rank could tell the turns
-    of the others. A second run changes nothing.
+    of the others. So is one that scatters tokens: a slice of all ranks' rows has rows of some ranks only. A second run
+    changes nothing.
   }];
   let options = [
     Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">
@@ -265,6 +286,8 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     ```
 
     A `combine_lse` that keeps all heads and is `direct` or `nccl` becomes one of own heads and a `gather_query` of its result.
+    One that scatters tokens or has a sink is not made of other ops: shares are summed by heads, and each would need the
+    sinks of all.
     Every form follows the definition of `combine_lse`; the sums of `ag_rs` and `ag_ar` are of rounded weights, so the last bits
     differ. `transport=ag_rs` and `transport=ag_ar` choose for `combine_lse` alone, others are then chosen as by `auto`.
     Forcing what cannot work is an error that says why. Capacity decides nothing here: `--shardq-slice-steps` and gates keep
@@ -297,8 +320,8 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
     the inbox, a `reduce_heads` with a `sum_partials`; a `gather_kv_start` becomes the first three, its finish the `wait`. Exchanges of one direction, inbox shape and axis share a
     channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
     `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
-    outputs as many from each rank, as in a step of the largest size; gathered rows `max_tokens + 2*max_requests` of
-    each rank; gathered KV
+    outputs as many from each rank, as in a step of the largest size, of scattered tokens as many from all together; gathered rows
+    `max_tokens + 2*max_requests` of each rank, `max_tokens` of all together where they are token shards; gathered KV
     `ceil(max_kv_tokens/(N*B)) + max_requests` blocks of each rank), `slots` micro-batch slots, a hash. `split_gate` and
     `gather_gate` ops get the same capacities, so larger steps take the other branch.
 

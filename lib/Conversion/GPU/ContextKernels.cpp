@@ -32,6 +32,43 @@ static void emitLocalLengthsKernel(KernelBuilder &b, LocalLengthsOp op,
   });
 }
 
+/// The device form of shardq_shard_lengths.
+static void emitShardLengthsKernel(KernelBuilder &b, ShardLengthsOp op,
+                                   ValueRange args) {
+  Value queryStart = args[0], seqLens = args[1], rows = args[2];
+  Value starts = args[3], lengths = args[4], me = args[5];
+  Value zero = b.index(0), one = b.index(1);
+  rows = b.max(zero, b.min(rows, b.index(std::numeric_limits<int32_t>::max())));
+  Value first = b.mul(me, rows), end = b.add(first, rows);
+  auto loadStart = [&](Value i) { return b.toIndex(b.load(queryStart, i)); };
+  auto hold = [&](Value row) {
+    return b.sub(b.max(first, b.min(row, end)), first);
+  };
+  Value entries = b.min(b.dim(queryStart, 0), b.dim(starts, 0));
+  Value requests = b.min(b.dim(seqLens, 0), b.dim(lengths, 0));
+  b.overGrid(zero, b.dim(starts, 0), [&](Value i) {
+    // Behind requests that only some lists have, nothing begins.
+    Value known = b.less(i, entries);
+    Value begin = b.choose(
+        known, [&] { return hold(loadStart(i)); }, [&] { return zero; });
+    b.store(b.toI32(begin), starts, i);
+    b.when(b.less(i, b.dim(lengths, 0)), [&] {
+      Value next = b.add(i, one);
+      Value isRequest = b.both(b.less(next, entries), b.less(i, requests));
+      Value length = b.choose(
+          isRequest,
+          [&] {
+            Value last = loadStart(next);
+            Value behind = b.max(zero, b.sub(last, end));
+            Value seen = b.sub(b.toIndex(b.load(seqLens, i)), behind);
+            return b.select(b.less(begin, hold(last)), b.max(seen, zero), zero);
+          },
+          [&] { return zero; });
+      b.store(b.toI32(length), lengths, i);
+    });
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Filter
 //===----------------------------------------------------------------------===//
@@ -261,20 +298,21 @@ private:
   Value getLse(Value member);
   Value getWeight(Value member);
   Value takesPart(Value lse);
+  Value addSink(Value total);
   Value load(Value member, Value piece);
   SmallVector<Value> widen(Value piece);
   void store(ArrayRef<Value> sums, Value piece);
 
   KernelBuilder &b;
   MergeLseOp op;
-  Value inbox, out, merged;
+  Value inbox, out, merged, sink;
   int64_t ranks, heads, values, elementBytes;
   Type element;
   Value rows, memberBytes; // of a member
   bool isUnrolled;
   int64_t unit = 0; // bytes of a piece: 16, or an element's
   // Of the head at hand.
-  Value row, head, present, first, top, divisor, isEmpty;
+  Value row, head, present, first, top, divisor, withSink, isEmpty;
   SmallVector<Value> lses, weights;
 };
 
@@ -286,6 +324,8 @@ Merge::Merge(KernelBuilder &b, MergeLseOp op, ValueRange args)
       isUnrolled(ranks <= kUnrolledMembers) {
   if (op.getMerged())
     merged = args[2];
+  if (op.getSink())
+    sink = args.back();
   auto type = cast<MemRefType>(out.getType());
   heads = type.getDimSize(1);
   values = type.getDimSize(2);
@@ -358,6 +398,19 @@ Value Merge::getWeight(Value member) {
   Value power =
       b.mul(b.sub(lse, top), b.f32(isBaseTwo ? 1.0 : llvm::numbers::log2e));
   return b.select(takesPart(lse), b.exp2(power), b.f32(0.0));
+}
+
+/// The divisor with the sink's weight, of whose natural logarithm the maximum
+/// is subtracted in the base of the LSEs.
+Value Merge::addSink(Value total) {
+  if (!sink)
+    return divisor;
+  bool isBaseTwo = op.getLseBase() == LseBase::Two;
+  Value log2e = b.f32(llvm::numbers::log2e);
+  Value logarithm = b.load(sink, head);
+  Value power = isBaseTwo ? b.sub(b.mul(logarithm, log2e), top)
+                          : b.mul(b.sub(logarithm, top), log2e);
+  return b.select(isEmpty, divisor, b.add(total, b.exp2(power)));
 }
 
 /// A piece of a member's values; zeros, and nothing is read, of an empty one.
@@ -437,7 +490,7 @@ void Merge::mergePieces() {
             next.push_back(b.multiplyAdd(weight, number, sum));
           return next;
         });
-    Value inverse = arith::DivFOp::create(b, b.f32(1.0), divisor);
+    Value inverse = arith::DivFOp::create(b, b.f32(1.0), withSink);
     for (Value &sum : sums)
       sum = b.mul(sum, inverse);
     store(sums, piece);
@@ -469,6 +522,7 @@ void Merge::mergeHead() {
   isEmpty =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, b.f32(0.0));
   divisor = b.select(isEmpty, b.f32(1.0), total);
+  withSink = addSink(total);
   mergePieces();
   if (!merged)
     return;
@@ -515,7 +569,7 @@ void Merge::emit() {
 
 KernelShape mlir::shardq::getContextShape(Operation *op) {
   KernelShape shape;
-  if (isa<LocalLengthsOp>(op))
+  if (isa<LocalLengthsOp, ShardLengthsOp>(op))
     shape.rowsPerBlock = shape.threads;
   if (auto filter = dyn_cast<FilterIndicesOp>(op))
     shape = getSlotRowsShape(cast<MemRefType>(filter.getIndices().getType()),
@@ -534,6 +588,7 @@ void mlir::shardq::emitContextKernel(KernelBuilder &b, Operation *op,
                                      ValueRange args) {
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](LocalLengthsOp op) { emitLocalLengthsKernel(b, op, args); })
+      .Case([&](ShardLengthsOp op) { emitShardLengthsKernel(b, op, args); })
       .Case([&](FilterIndicesOp op) { Filter(b, op, args).emit(); })
       .Case([&](MergeLseOp op) { Merge(b, op, args).emit(); });
 }

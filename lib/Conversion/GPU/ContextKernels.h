@@ -7,8 +7,8 @@
 
 namespace mlir::shardq {
 
-/// merge_lse; local_lengths and filter_indices with this rank's coordinate
-/// behind the operands.
+/// merge_lse; local_lengths, shard_lengths and filter_indices with this rank's
+/// coordinate behind the operands.
 KernelShape getContextShape(Operation *op);
 void emitContextKernel(KernelBuilder &b, Operation *op, ValueRange args);
 

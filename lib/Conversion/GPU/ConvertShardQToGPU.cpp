@@ -483,6 +483,11 @@ LogicalResult FunctionLowering::verifyFresh(Operation *op, Value predicate) {
   return success();
 }
 
+/// Ranks of the group that a push is over.
+static int64_t getRanks(PushOp op) {
+  return lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
+}
+
 /// A bound of the rows that a kernel works through: those of its results, or
 /// of the step.
 FailureOr<Value> FunctionLowering::getRows(Operation *op) {
@@ -513,6 +518,11 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
     return op->emitOpError(
         "has a number of rows that only the device knows, and "
         "the function has no step that bounds it");
+  // Each member gets its part.
+  if (auto push = dyn_cast<PushOp>(op);
+      push && push.getDirection() == Direction::ScatterRows)
+    rows = arith::CeilDivUIOp::create(
+        b, loc, rows, arith::ConstantIndexOp::create(b, loc, getRanks(push)));
   return rows;
 }
 
@@ -531,9 +541,8 @@ static void emitEarlyStart(KernelBuilder &k, const KernelShape &shape) {
 Value FunctionLowering::getPushedRows(PushOp op) {
   OpBuilder b(op);
   Location loc = op.getLoc();
-  int64_t ranks =
-      lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
-  Value most = arith::ConstantIndexOp::create(b, loc, op.getCapacity() / ranks);
+  Value most =
+      arith::ConstantIndexOp::create(b, loc, op.getCapacity() / getRanks(op));
   Value blocks = values.getDimBound(b, loc, op.getBlocks(), 0);
   if (!blocks)
     return most;
@@ -991,9 +1000,9 @@ int64_t FunctionLowering::getCarriedRows(PushOp op) {
   int64_t rows = op.getCapacity();
   // The inbox holds the rows of all.
   if (op.getDirection() == Direction::ScatterHeads ||
+      op.getDirection() == Direction::ScatterRows ||
       op.getDirection() == Direction::GatherRows)
-    return rows /
-           lookupMeshAxis(op, op.getMeshAttr(), op.getAxis()).axis.getSize();
+    return rows / getRanks(op);
   function.walk([&](PushOp other) {
     if (other.getDirection() == Direction::HeadsToTokens &&
         other.getOffsets() == op.getOffsets() &&
@@ -1024,8 +1033,7 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
                                  Value rows, Value predicate) {
   OpBuilder b(op);
   Location loc = op.getLoc();
-  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
-  int64_t ranks = over.axis.getSize();
+  int64_t ranks = getRanks(op);
   Carriage carriage;
   carriage.push = op;
   carriage.operands.assign(operands.begin(), operands.end());
@@ -1035,9 +1043,10 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
   auto inbox = cast<MemRefType>(op.getInbox().getType());
   SmallVector<int64_t> shape(inbox.getShape());
   shape[0] = ShapedType::kDynamic;
-  if (op.getDirection() == Direction::HeadsToTokens ||
-      op.getDirection() == Direction::GatherHeads)
+  if (op.getDirection() == Direction::HeadsToTokens)
     shape[1] /= ranks;
+  else if (op.getDirection() == Direction::GatherHeads)
+    shape[1] = cast<MemRefType>(op.getSources()[0].getType()).getDimSize(1);
   auto type = MemRefType::get(shape, inbox.getElementType());
   Value size = arith::SelectOp::create(
       b, loc, isCarried(),
@@ -1278,10 +1287,11 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
       return failure();
   // An LSE is no bulk data: any strides will do.
   if (auto push = dyn_cast<PushOp>(op))
-    if (failed(
-            makeRowsDense(op, push.getDirection() == Direction::ScatterHeads
-                                  ? ValueRange(push.getSources()).take_front()
-                                  : ValueRange(push.getSources()))) ||
+    if (failed(makeRowsDense(
+            op, push.getDirection() == Direction::ScatterHeads ||
+                        push.getDirection() == Direction::ScatterRows
+                    ? ValueRange(push.getSources()).take_front()
+                    : ValueRange(push.getSources()))) ||
         failed(makeRowsDense(op, push.getInbox())))
       return failure();
   if (auto merge = dyn_cast<MergeLseOp>(op))
@@ -1310,7 +1320,7 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
                                       local.getMeshAttr(),
                                       local.getAxisAttr()));
-  if (isa<LocalLengthsOp, FilterIndicesOp, MergeLseOp>(op))
+  if (isa<LocalLengthsOp, ShardLengthsOp, FilterIndicesOp, MergeLseOp>(op))
     return lowerContext(op, predicate);
   if (isa<WeighPartialOp, SumPartialsOp>(op))
     return lowerReduction(op, predicate);

@@ -1,7 +1,8 @@
 //===- GroupPush.cpp - Heads of all rows to or from a group ---------------===//
 //
 // gather_heads and scatter_heads: from every member, of every row, a block of
-// heads to every member. No split says whose a row is.
+// heads to every member; scatter_rows: all heads of its rows. No split says
+// whose a row is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +37,7 @@ struct Geometry {
   int64_t elementBytes;
   int64_t values; // elements of a head, all sources, without the LSE
   int64_t width;  // with it
-  bool isGather;
+  bool isGather, isByRows;
   int64_t threads;
   Pieces wide;   // of 16 bytes, where heads consist of them
   Pieces narrow; // of an element
@@ -73,8 +74,12 @@ Geometry::Geometry(PushOp op) {
   ranks = over.axis.getSize();
   stride = over.mesh.getStride(over.axis);
   isGather = op.getDirection() == Direction::GatherHeads;
+  isByRows = op.getDirection() == Direction::ScatterRows;
   auto inbox = cast<MemRefType>(op.getInbox().getType());
-  heads = inbox.getDimSize(1) / (isGather ? ranks : 1);
+  // The inbox of a gather may have room for more.
+  heads = isGather
+              ? cast<MemRefType>(op.getSources()[0].getType()).getDimSize(1)
+              : inbox.getDimSize(1);
   elementBytes = inbox.getElementTypeBitWidth() / 8;
   width = inbox.getDimSize(2);
   bool hasLse = !isGather && op.getSources().size() == 2;
@@ -139,8 +144,8 @@ private:
   Geometry shape;
   ValueRange sources;
   Value inbox, me, coordinate, device;
-  Value box; // outbox or landing
-  Value rows;
+  Value box;  // outbox or landing
+  Value rows; // for each member
 };
 
 } // namespace
@@ -157,6 +162,8 @@ GroupPush::GroupPush(KernelBuilder &b, PushOp op, ValueRange args,
   if (carry)
     box = args[numSources + 4];
   rows = b.dim(sources[0], 0);
+  if (shape.isByRows)
+    rows = arith::DivUIOp::create(b, rows, b.index(shape.ranks));
 }
 
 GroupPush::HeadRun GroupPush::getRun(Value buffer, Value row, Value head) {
@@ -227,15 +234,19 @@ Value GroupPush::loadGathered(const Pieces &pieces, const Place &place,
   return loadPiece(b, pieces, address);
 }
 
-/// From the partial output, or the LSE behind it, where there is one. Both are loaded, so that no
-/// branch stands between the loads of several pieces.
+/// From the partial output, or the LSE behind it, where there is one. Both are
+/// loaded, so that no branch stands between the loads of several pieces.
 Value GroupPush::loadScattered(const Pieces &pieces, const Place &place,
                                Value piece) {
   auto [head, inside] = split(pieces, piece);
   int64_t numValues = shape.values * shape.elementBytes / pieces.unit;
   Value isValue = b.less(inside, b.index(numValues));
-  Value first = b.mul(place.peer, b.index(shape.heads));
-  HeadRun run = getRun(sources[0], place.row, first);
+  Value first = b.index(0), row = place.row;
+  if (shape.isByRows)
+    row = b.add(b.mul(place.peer, rows), row);
+  else
+    first = b.mul(place.peer, b.index(shape.heads));
+  HeadRun run = getRun(sources[0], row, first);
   if (shape.values == shape.width)
     return loadPiece(
         b, pieces,
@@ -247,7 +258,7 @@ Value GroupPush::loadScattered(const Pieces &pieces, const Place &place,
       b.advance(run.address, b.add(b.mul(head, run.headStride),
                                    b.mul(known, b.index(pieces.unit)))));
 
-  Value lse = b.loadF32(sources[1], {place.row, b.add(first, head)});
+  Value lse = b.loadF32(sources[1], {row, b.add(first, head)});
   Value bits = b.bits(b.getI32Type(), lse);
   Value behind;
   if (pieces.unit == 16) {

@@ -251,6 +251,13 @@ struct Base {
   Value weigh(Value lse, Value top) {
     return math::Exp2Op::create(b, b.mul(b.sub(lse, top), toTwo));
   }
+  /// `e ^ (sink - top)`, of a natural logarithm and an LSE of the base.
+  Value weighSink(Value sink, Value top) {
+    if (!isTwo)
+      return weigh(sink, top);
+    Value power = b.sub(b.mul(sink, b.f32(llvm::numbers::log2e)), top);
+    return math::Exp2Op::create(b, power);
+  }
   Value log(Value value) {
     if (isTwo)
       return math::Log2Op::create(b, value);
@@ -267,6 +274,7 @@ void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
                                 ValueRange args) {
   Value inbox = args[0], out = args[1];
   Value merged = op.getMerged() ? args[2] : Value();
+  Value sink = op.getSink() ? args.back() : Value();
   int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
   auto type = cast<MemRefType>(out.getType());
   int64_t heads = type.getDimSize(1), values = type.getDimSize(2);
@@ -313,8 +321,13 @@ void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
       Value isEmpty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total,
                                             b.f32(0.0));
       Value divisor = b.select(isEmpty, b.f32(1.0), total);
+      Value withSink = divisor;
+      if (sink)
+        withSink =
+            b.select(isEmpty, divisor,
+                     b.add(total, base.weighSink(b.load(sink, head), top)));
       b.loop(zero, width, [&](Value d) {
-        Value value = arith::DivFOp::create(b, b.load(sums, d), divisor);
+        Value value = arith::DivFOp::create(b, b.load(sums, d), withSink);
         b.storeF32(value, out, {row, head, d});
       });
       if (!merged)

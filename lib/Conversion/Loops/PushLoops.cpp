@@ -95,8 +95,8 @@ static void storeLse(LoopBuilder &b, Value lse, Value inbox, Value row,
   }
 }
 
-/// To each member its heads of the partial output, each with its LSE if there
-/// are any.
+/// To each member its heads of the partial output, or its rows with all heads,
+/// each with its LSE if there are any.
 static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
                         Value inbox) {
   Group group(b, op);
@@ -104,20 +104,24 @@ static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
   Value lse = sources.size() == 2 ? sources[1] : Value();
   int64_t heads = cast<MemRefType>(inbox.getType()).getDimSize(1);
   int64_t values = cast<MemRefType>(partial.getType()).getDimSize(2);
+  bool isByRows = op.getDirection() == Direction::ScatterRows;
   Value rows = b.dim(partial, 0);
+  if (isByRows)
+    rows = arith::DivUIOp::create(b, rows, b.index(group.ranks));
   Value first = b.mul(group.coordinate, rows);
   Value end = b.dim(inbox, 0);
   group.forEachMember(inbox, [&](Value peer, Value theirs) {
-    Value firstHead = b.mul(peer, b.index(heads));
+    Value firstHead = isByRows ? zero : b.mul(peer, b.index(heads));
+    Value firstRow = isByRows ? b.mul(peer, rows) : zero;
     b.loop(zero, rows, [&](Value row) {
-      Value to = b.add(first, row);
+      Value to = b.add(first, row), from = b.add(firstRow, row);
       b.when(b.less(to, end), [&] {
-        copyHeads(b, heads, partial, row, firstHead, theirs, to, zero, 0);
+        copyHeads(b, heads, partial, from, firstHead, theirs, to, zero, 0);
         if (!lse)
           return;
         b.loop(zero, b.index(heads), [&](Value head) {
-          storeLse(b, b.loadF32(lse, {row, b.add(firstHead, head)}), theirs, to,
-                   head, values);
+          storeLse(b, b.loadF32(lse, {from, b.add(firstHead, head)}), theirs,
+                   to, head, values);
         });
       });
     });
@@ -125,19 +129,28 @@ static void emitScatter(LoopBuilder &b, PushOp op, ValueRange sources,
 }
 
 /// All rows to everyone.
-static void emitGatherRows(LoopBuilder &b, PushOp op, Value source,
+static void emitGatherRows(LoopBuilder &b, PushOp op, ValueRange sources,
                            Value inbox) {
   Group group(b, op);
   Value zero = b.index(0);
   Value rows = arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(group.ranks));
   Value first = b.mul(group.coordinate, rows);
-  // What the source has, should types promise more.
-  Value known = b.min(rows, b.dim(source, 0));
-  int64_t inRow = cast<MemRefType>(source.getType()).getDimSize(1);
+  // What the sources have, should types promise more.
+  Value known = rows;
+  for (Value source : sources)
+    known = b.min(known, b.dim(source, 0));
   group.forEachMember(inbox, [&](Value, Value theirs) {
     b.loop(zero, known, [&](Value row) {
-      copyHeads(b, inRow, source, row, zero, theirs, b.add(first, row), zero,
-                0);
+      // Rows of one dimension are columns of a single head.
+      int64_t column = 0;
+      for (Value source : sources) {
+        auto type = cast<MemRefType>(source.getType());
+        bool hasHeads = type.getRank() == 3;
+        Value toHead = hasHeads ? zero : b.index(column);
+        copyHeads(b, type.getDimSize(1), source, row, zero, theirs,
+                  b.add(first, row), toHead, hasHeads ? column : 0);
+        column += type.getShape().back();
+      }
     });
   });
 }
@@ -190,10 +203,11 @@ void mlir::shardq::emitPush(LoopBuilder &b, PushOp op, ValueRange args) {
   case Direction::GatherHeads:
     return emitGather(b, op, args.drop_back(), args.back());
   case Direction::ScatterHeads:
+  case Direction::ScatterRows:
     return emitScatter(b, op, args.drop_back(), args.back());
   case Direction::GatherRows:
     if (!op.getBlocks())
-      return emitGatherRows(b, op, args.front(), args.back());
+      return emitGatherRows(b, op, args.drop_back(), args.back());
     return emitGatherBlocks(b, op, args.drop_back(), args.back());
   case Direction::HeadsToTokens:
   case Direction::TokensToHeads:

@@ -81,6 +81,9 @@ private:
   void lower(ChunkSplitOp op);
   void lower(ChunkLengthsOp op);
   void lower(ChunkSlotsOp op);
+  void lower(ShardLengthsOp op);
+  Value clearRequests(Value starts, Value lens, Value partStarts,
+                      Value partLens);
   Value getWidth(Value matrix);
   Value getLength(Value vector);
   void lower(TapOp op);
@@ -105,7 +108,7 @@ private:
 static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
              DeviceContextOp, IsCarriedOp, TransferOp, ChunkSplitOp,
-             ChunkLengthsOp>(op);
+             ChunkLengthsOp, ShardLengthsOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -731,15 +734,12 @@ void RuntimeLowering::lower(ChunkSplitOp op) {
         getLength(restore), getPointer(restore)});
 }
 
-void RuntimeLowering::lower(ChunkLengthsOp op) {
-  Value starts = toContiguous(op.getQueryStart());
-  Value lens = toContiguous(op.getSeqLens());
-  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+/// Clears the lists of some of a step's rows, and returns how many requests all
+/// have: those that only one has are none, and a list without a first start
+/// stays empty.
+Value RuntimeLowering::clearRequests(Value starts, Value lens, Value partStarts,
+                                     Value partLens) {
   Value first = arith::ConstantIndexOp::create(b, 0);
-  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
-  Value own = op.getOuts()[2];
-  // Requests that only one of the two has are none; a list without a first
-  // start stays empty.
   Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
   for (Value list : {partStarts, partLens})
     linalg::FillOp::create(b, zero, list);
@@ -751,6 +751,28 @@ void RuntimeLowering::lower(ChunkLengthsOp op) {
                                       arith::ConstantIndexOp::create(b, 1));
     requests = arith::MinSIOp::create(b, requests, entries);
   }
+  return requests;
+}
+
+void RuntimeLowering::lower(ShardLengthsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value lens = toContiguous(op.getSeqLens());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
+  Value requests = clearRequests(starts, lens, partStarts, partLens);
+  call("shardq_shard_lengths", {},
+       {getPointer(starts), getPointer(lens), toI64(requests),
+        toI64(op.getRows()), getCoordinate(op, over), getPointer(partStarts),
+        getPointer(partLens)});
+}
+
+void RuntimeLowering::lower(ChunkLengthsOp op) {
+  Value starts = toContiguous(op.getQueryStart());
+  Value lens = toContiguous(op.getSeqLens());
+  MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
+  Value own = op.getOuts()[2];
+  Value requests = clearRequests(starts, lens, partStarts, partLens);
   call("shardq_chunk_lengths", {},
        {getPointer(starts), toI64(requests), toI64(op.getDecodes()),
         toI64(op.getRows()), constant(i64, over.axis.getSize()),
@@ -811,7 +833,7 @@ LogicalResult RuntimeLowering::verifyNames() {
         text == "shardq_gather_blocks" || text == "shardq_gathered_table" ||
         text == "shardq_replicated_view" || text == "shardq_chunk_part_rows" ||
         text == "shardq_chunk_split" || text == "shardq_chunk_lengths" ||
-        text == "shardq_chunk_order")
+        text == "shardq_shard_lengths" || text == "shardq_chunk_order")
       return op.emitOpError("is named ")
              << name << ", which is a name of ShardQ's runtime";
   }
@@ -843,7 +865,7 @@ LogicalResult RuntimeLowering::run() {
                   CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, GatherBlocksOp,
                   GatheredTableOp, ReplicatedTableOp, GatherGateOp,
                   CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
-                  TapOp, IsCarriedOp, TransferOp>([&](auto op) {
+                  ShardLengthsOp, TapOp, IsCarriedOp, TransferOp>([&](auto op) {
               lower(op);
               return true;
             })

@@ -1,9 +1,10 @@
-/*===- split.h - Zigzag token split and its gate, C ABI --------------------===
+/*===- split.h - Token splits and their gate, C ABI -------------------------===
  *
- * Host form of shardq.count_decode_rows, shardq.zigzag_split and
- * shardq.split_gate; generated code calls these. Formulas: docs/Dialect.md, ops
- * of the same names. All functions are pure, allocate nothing, and stay inside
- * the given arrays for any values of query_start and seq_lens.
+ * Host form of shardq.count_decode_rows, shardq.zigzag_split,
+ * shardq.split_gate and shardq.shard_lengths; generated code calls these.
+ * Formulas: docs/Dialect.md, ops of the same names. All functions are pure,
+ * allocate nothing, and stay inside the given arrays for any values of
+ * query_start and seq_lens.
  *
  * query_start: [requests + 1] i32, first row of each request, ascending from 0.
  * seq_lens:    [requests] i32, context plus new tokens.
@@ -59,6 +60,19 @@ SHARDQ_API shardq_gate shardq_split_gate(
     const int32_t *rank_offsets, int64_t ranks, const int32_t *query_start,
     const int32_t *seq_lens, int64_t requests, int64_t decodes, int64_t rows,
     int64_t min_tokens, int64_t topk, int64_t max_rank_rows, int64_t max_rows);
+
+/* What belongs to the rows of one rank, rank * rows up to (rank + 1) * rows of
+ * the step: host form of shardq.shard_lengths, for steps whose rows are padded
+ * to a multiple of the ranks and divided among them in rank order.
+ *
+ * starts [requests + 1]: first row of each request among the rank's. lengths
+ * [requests]: seq_lens without those of the request's tokens that stand behind
+ * the rank's rows, not below 0; 0 where it has none of the rows. With no
+ * requests (requests < 0: not even a first start) nothing else is written. */
+SHARDQ_API void shardq_shard_lengths(const int32_t *query_start,
+                                     const int32_t *seq_lens, int64_t requests,
+                                     int64_t rows, int64_t rank,
+                                     int32_t *starts, int32_t *lengths);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,0 +1,316 @@
+"""Contiguous token shards, sinks of merges and padded heads against numpy: `shards.py CASE...`.
+
+What differs between ranks is split over dimension 0: block r is rank r's.
+"""
+
+import numpy as np
+from context import BY_RANK, mesh, merge_oracle, random_partials
+from harness import expect, expect_equal, main, round_to, run, tensor, ulp, widen
+
+GROUPS = ((1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (4, 2), (8, 4))
+
+
+# Lengths of a shard.
+
+
+def shard_lengths(ranks, rows, starts, lens, tp=None):
+    tp = tp or ranks
+    t = tensor("i32", "?")
+    found = run(f"""
+{mesh(tp, ranks)}
+func.func @own(%q: {t}, %s: {t}, %rows: index) -> ({t} {BY_RANK}, {t} {BY_RANK}) {{
+  %starts, %lengths = shardq.shard_lengths %q, %s rows(%rows) over @ranks "dcp" : ({t}, {t}, index) -> ({t}, {t})
+  return %starts, %lengths : {t}, {t}
+}}
+""", dict(q=np.array(starts, "<i4"), s=np.array(lens, "<i4"), rows=np.array(rows, "<i8")))
+    return found[0].reshape(tp, -1), found[1].reshape(tp, -1)
+
+
+def lengths():
+    starts, lens = shard_lengths(2, 3, [0, 3, 5], [3, 5])
+    expect_equal(starts, [[0, 3, 3], [0, 0, 2]], "starts")
+    expect_equal(lens, [[3, 0], [0, 5]], "lengths")
+    # Padding of a graph: ranks behind the tokens have none, and no length is negative.
+    starts, lens = shard_lengths(8, 10, list(range(0, 58, 7)), [3] * 8)
+    expect((lens >= 0).all() and not lens[6:].any(), "lengths behind the tokens")
+    rng = np.random.default_rng(1)
+    for ranks, tp in ((1, 1), (2, 2), (3, 3), (4, 8), (8, 8)):
+        for requests in (0, 1, 5, 40):
+            tokens = rng.integers(0, 6, requests)
+            seqs = tokens + rng.integers(0, 50, requests)
+            starts = np.concatenate([[0], np.cumsum(tokens)])
+            rows = -(-(starts[-1] + int(rng.integers(0, 4))) // ranks)
+            found, lens = shard_lengths(ranks, rows, starts, seqs, tp)
+            for rank in range(tp):
+                first = rank % ranks * rows
+                for r in range(requests):
+                    own = [t for t in range(starts[r], starts[r + 1]) if first <= t < first + rows]
+                    begin = found[rank][r]
+                    expect_equal(found[rank][r + 1] - begin, len(own), f"rows of request {r} on rank {rank}")
+                    for i, t in enumerate(own):
+                        expect(begin + i == t - first, "a row's place")
+                        sees = lens[rank][r] - len(own) + i + 1
+                        expect(sees == seqs[r] - tokens[r] + t - starts[r] + 1, "what a row sees")
+                    expect(own or lens[rank][r] == 0, "a length without rows")
+
+
+# Rows of two parts, and of indices.
+
+
+def two_parts():
+    rng = np.random.default_rng(2)
+    for tp, dcp in GROUPS:
+        for rows, shape, widths, element in ((0, (), (4, 4), "f32"), (3, (), (8, 5), "bf16"),
+                                             (17, (3,), (16, 4), "bf16"), (5, (2,), (512, 64), "f16"),
+                                             (6, (), (33, 1), "i8")):
+            parts = [rng.integers(-128, 128, (tp * rows, *shape, w)).astype("i1") if element == "i8" else
+                     round_to(element, rng.standard_normal((tp * rows, *shape, w))) for w in widths]
+            types = [tensor(element, "?", *shape, w) for w in widths]
+            whole = tensor(element, "?", *shape, sum(widths))
+            (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @gather(%a: {types[0]} {BY_RANK}, %b: {types[1]} {BY_RANK}) -> ({whole} {BY_RANK}) {{
+  %all = shardq.gather_rows %a, %b over @ranks "dcp" {{token_shards}} : ({", ".join(types)}) -> {whole}
+  return %all : {whole}
+}}
+""", dict(a=parts[0], b=parts[1]), f"--max-tokens={max(rows * dcp, 1)}")
+            joined = np.concatenate(parts, axis=-1).reshape(tp // dcp, dcp * rows, *shape, sum(widths))
+            found = found.reshape(tp, dcp * rows, *shape, sum(widths))
+            for rank in range(tp):
+                expect_equal(found[rank], joined[rank // dcp], f"{element} rows of rank {rank} of {tp}")
+
+
+def indices():
+    rng = np.random.default_rng(3)
+    for element, numpy in (("i32", "<i4"), ("i64", "<i8")):
+        for tp, dcp in GROUPS:
+            x = rng.integers(-1, 2**31 - 1, (tp * 5, 12)).astype(numpy)
+            t = tensor(element, "?", 12)
+            (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
+  %all = shardq.gather_rows %x over @ranks "dcp" {{token_shards}} : ({t}) -> {t}
+  return %all : {t}
+}}
+""", dict(x=x), f"--max-tokens={5 * dcp}")
+            members = x.reshape(tp // dcp, dcp * 5, 12)
+            for rank, all_rows in enumerate(found.reshape(tp, dcp * 5, 12)):
+                expect_equal(all_rows, members[rank // dcp], f"{element} of rank {rank}")
+
+
+def capacity():
+    # Shards are planned for one step's rows, and not for one of each rank. Inboxes begin at multiples of
+    # 256 bytes.
+    t = tensor("f32", "?", 64)
+    text = f"""
+{mesh(4)}
+func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
+  %all = shardq.gather_rows %x over @ranks "dcp" {{token_shards}} : ({t}) -> {t}
+  return %all : {t}
+}}
+"""
+    x = np.zeros((16, 64), "<f4")
+    run(text, dict(x=x), "--max-tokens=13")
+    report = run(text, dict(x=x), "--max-tokens=12", status=1)
+    expect("16" in report and "12" in report, f"no numbers in\n{report}")
+
+
+def uneven():
+    """Ranks with other rows than their peers, and rows that ranks cannot share."""
+    t = tensor("f32", "?", 4)
+    report = run(f"""
+{mesh(3)}
+func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
+  %me = shardq.rank over @ranks "dcp"
+  %c2 = arith.constant 2 : index
+  %last = arith.cmpi eq, %me, %c2 : index
+  %c3 = arith.constant 3 : index
+  %rows = arith.select %last, %c2, %c3 : index
+  %own = tensor.extract_slice %x[0, 0] [%rows, 4] [1, 1] : {t} to {t}
+  %all = shardq.gather_rows %own over @ranks "dcp" {{token_shards}} : ({t}) -> {t}
+  return %all : {t}
+}}
+""", dict(x=np.zeros((9, 4), "<f4")), "--max-tokens=9", status=1)
+    expect("rank 2" in report and "3" in report, f"nobody names the rank in\n{report}")
+    p, l = tensor("f32", "?", 2, 4), tensor("f32", "?", 2)
+    report = run(f"""
+{mesh(2)}
+func.func @combine(%p: {p}, %l: {l}) -> ({p} {BY_RANK}) {{
+  %out = shardq.combine_lse %p lse(%l) over @ranks "dcp" {{scatter_tokens}} : ({p}, {l}) -> {p}
+  return %out : {p}
+}}
+""", dict(p=np.zeros((5, 2, 4), "<f4"), l=np.zeros((5, 2), "<f4")), "--max-tokens=8", status=1)
+    expect("rank" in report and "2" in report and "3" in report, f"no numbers in\n{report}")
+
+
+# Merges.
+
+
+def combine(partial, lse, ranks, element="f32", base="e", tp=None, sink=None, lse_element="f32"):
+    """Both scatters of one batch, as whole rows of each group; they agree to the bit."""
+    tp = tp or ranks
+    _, rows, heads, dim = partial.shape
+    partial, lse = round_to(element, partial), round_to(lse_element, lse)
+    p, l = tensor(element, "?", heads, dim), tensor(lse_element, "?", heads)
+    own, own_lse = tensor(element, "?", heads // ranks, dim), tensor(lse_element, "?", heads // ranks)
+    s, half = tensor("f32", heads), tensor("f32", heads // ranks)
+    attr = f"lse = #shardq.lse<base = {base}>"
+    with_sink = sink is not None
+    arguments = f", %s: {s}" if with_sink else ""
+    first = "" if not with_sink else f"""
+  %me = shardq.rank over @ranks "dcp"
+  %n = arith.constant {heads // ranks} : index
+  %first = arith.muli %me, %n : index
+  %block = tensor.extract_slice %s[%first] [{heads // ranks}] [1] : {s} to {half}"""
+    by_heads, by_rows = (" sink(%block)", " sink(%s)") if with_sink else ("", "")
+    types = [f"{p}, {l}" + (f", {x}" if with_sink else "") for x in (half, s)]
+    inputs = dict(p=partial.reshape(-1, heads, dim), l=lse.reshape(-1, heads))
+    if with_sink:
+        inputs["s"] = np.asarray(sink, "<f4")
+    found = run(f"""
+{mesh(tp, ranks)}
+func.func @combine(%p: {p} {BY_RANK}, %l: {l} {BY_RANK}{arguments})
+    -> ({own} {BY_RANK}, {own_lse} {BY_RANK}, {p} {BY_RANK}, {l} {BY_RANK}) {{{first}
+  %h, %hl = shardq.combine_lse %p lse(%l){by_heads} over @ranks "dcp" {{{attr}}} : ({types[0]}) -> ({own}, {own_lse})
+  %t, %tl = shardq.combine_lse %p lse(%l){by_rows} over @ranks "dcp" {{{attr}, scatter_tokens}} : ({types[1]}) -> ({p}, {l})
+  return %h, %hl, %t, %tl : {own}, {own_lse}, {p}, {l}
+}}
+""", inputs, f"--max-tokens={max(rows, 1)}")
+    groups = tp // ranks
+    out = found[0].reshape(groups, ranks, rows, heads // ranks, dim).transpose(0, 2, 1, 3, 4)
+    merged = found[1].reshape(groups, ranks, rows, heads // ranks).transpose(0, 2, 1, 3)
+    out, merged = out.reshape(groups, rows, heads, dim), merged.reshape(groups, rows, heads)
+    bits = {2: "<u2", 4: "<u4"}
+    for one, other, what in ((out, found[2], "rows"), (merged, found[3], "LSEs")):
+        one = np.ascontiguousarray(one)
+        other = other.reshape(one.shape)
+        expect_equal(other.view(bits[other.dtype.itemsize]), one.view(bits[one.dtype.itemsize]),
+                     f"{what} by tokens and by heads")
+    return out, merged, partial, lse
+
+
+def check(partial, lse, ranks, element="f32", base="e", tp=None, sink=None, lse_element="f32"):
+    out, merged, partial, lse = combine(partial, lse, ranks, element, base, tp, sink, lse_element)
+    exact, exact_lse, bound = merge_oracle(widen(partial), widen(lse), ranks, base, all_heads=True)
+    # Each rank of a group would have the same: the first is enough.
+    exact, exact_lse, bound = (a[::ranks] for a in (exact, exact_lse, bound))
+    if sink is not None:
+        log = np.log(2.0) if base == "two" else 1.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            # The sum without the sink is exp(lse), all in natural logarithms.
+            share = 1 / (1 + np.exp(np.asarray(sink, float) - exact_lse * log))
+        share = np.where(np.isneginf(exact_lse), 1, share)[..., None]
+        # An error of the sink's exponent is one of its weight.
+        size = np.abs(np.asarray(sink, float)) + np.abs(np.where(np.isneginf(exact_lse), 0, exact_lse) * log)
+        with np.errstate(invalid="ignore"):
+            lost = np.where(np.isfinite(size), size, 0)[..., None] * 2.0**-22 * (1 - share)
+        bound = bound * share + np.abs(exact * share) * lost
+        exact = exact * share
+    got = widen(out)
+    expect(np.isfinite(got).all(), "a result is not finite")
+    off = np.abs(got - exact) - bound
+    allowed = np.where((exact == 0) & (bound == 0), 0, 2 * ulp(element, exact))
+    expect((off <= allowed).all(), f"{element}, base {base}: {np.max(off - allowed) if off.size else 0}")
+    got = widen(merged)
+    empty = np.isneginf(exact_lse)
+    expect((np.isneginf(got) == empty).all(), "an empty row's LSE")
+    slack = 1e-5 if lse_element == "f32" else 2.0**-7
+    expect((np.abs(got[~empty] - exact_lse[~empty]) <= slack * np.maximum(1, np.abs(exact_lse[~empty]))).all(), "LSE")
+
+
+def scatter():
+    rng = np.random.default_rng(4)
+    for tp, dcp in GROUPS:
+        for own_rows, own_heads, dim in ((1, 1, 8), (3, 2, 7), (0, 2, 4), (16, 1, 32)):
+            for element in ("bf16", "f16", "f32"):
+                base = "two" if element == "f16" else "e"
+                partial, lse = random_partials(rng, tp, own_rows * dcp, own_heads * dcp, dim)
+                check(partial, lse, dcp, element, base, tp)
+    partial, lse = random_partials(rng, 4, 8, 4, 512)
+    check(partial, lse, 4, "bf16", lse_element="bf16")
+
+
+def sinks():
+    rng = np.random.default_rng(5)
+    for tp, dcp in GROUPS:
+        for element in ("bf16", "f16", "f32"):
+            for base in ("e", "two"):
+                partial, lse = random_partials(rng, tp, 4 * dcp, 2 * dcp, 8)
+                check(partial, lse, dcp, element, base, tp, rng.standard_normal(2 * dcp) * 4)
+    # Nothing, everything, and more than an exponential holds; large LSEs beside them.
+    for base in ("e", "two"):
+        for shift in (0, 3000):
+            partial, lse = random_partials(rng, 2, 6, 6, 8)
+            natural = shift * (np.log(2.0) if base == "two" else 1.0)
+            sink = np.array([-np.inf, np.inf, 200, -200, 0.5, 40]) + natural
+            check(partial, lse + shift, 2, "f32", base, sink=sink)
+
+
+def sink_golden():
+    # A sink as large as the one key halves its row; without keys nothing changes, whatever it is.
+    partial = np.array([[[[8.0]] * 2] * 3] * 2)
+    lse = np.array([[[0.0] * 2, [-np.inf] * 2, [np.nan] * 2], [[-np.inf] * 2, [-np.inf] * 2, [np.inf] * 2]])
+    for base in ("e", "two"):
+        for sink, expected in ((0.0, 4), (np.log(3), 2), (-np.inf, 8), (np.inf, 0)):
+            out, merged, _, _ = combine(np.concatenate([partial, partial], axis=1),
+                                        np.concatenate([lse, lse], axis=1), 2, base=base, sink=[sink] * 2)
+            found = widen(out)[0, :, :, 0]
+            expect(np.allclose(found[0], expected, rtol=1e-6, atol=0), f"sink {sink}: {found[0]}")
+            expect(not found[1:3].any(), "rows without keys")
+            expect((widen(merged)[0, 0] == 0).all() and np.isneginf(widen(merged)[0, 1]).all(), "LSE")
+
+
+def keeps_all():
+    """Sinks of a merge after which each rank has all heads."""
+    rng = np.random.default_rng(6)
+    for tp, dcp in ((2, 2), (3, 3), (8, 4)):
+        partial, lse = random_partials(rng, tp, 5, 2 * dcp, 8)
+        sink = rng.standard_normal(2 * dcp)
+        p, l, s = tensor("f32", "?", 2 * dcp, 8), tensor("f32", "?", 2 * dcp), tensor("f32", 2 * dcp)
+        found = run(f"""
+{mesh(tp, dcp)}
+func.func @combine(%p: {p} {BY_RANK}, %l: {l} {BY_RANK}, %s: {s}) -> ({p} {BY_RANK}, {l} {BY_RANK}) {{
+  %out, %merged = shardq.combine_lse %p lse(%l) sink(%s) over @ranks "dcp" : ({p}, {l}, {s}) -> ({p}, {l})
+  return %out, %merged : {p}, {l}
+}}
+""", dict(p=partial.astype("<f4").reshape(-1, 2 * dcp, 8), l=lse.astype("<f4").reshape(-1, 2 * dcp), s=sink.astype("<f4")),
+                    "--max-tokens=5", "--pipeline=builtin.module(shardq-select-transport{target=cpu remarks=false})")
+        exact, exact_lse, _ = merge_oracle(widen(partial.astype("<f4")), widen(lse.astype("<f4")), dcp, "e", True)
+        share = np.where(np.isneginf(exact_lse), 1, 1 / (1 + np.exp(sink - exact_lse)))[..., None]
+        expect(np.allclose(found[0].reshape(exact.shape), exact * share, rtol=1e-5, atol=1e-6), "rows of all heads")
+        expect(np.allclose(found[1].reshape(exact_lse.shape), exact_lse, rtol=1e-5, atol=1e-5), "LSEs of all heads")
+
+
+# Padded heads.
+
+
+def padded():
+    rng = np.random.default_rng(7)
+    for tp, dcp, own, dims, element in ((1, 1, 3, (8, 4), "f32"), (2, 2, 16, (8, 5), "bf16"), (4, 4, 16, (7,), "f16"),
+                                        (8, 4, 2, (4, 4), "bf16"), (8, 8, 16, (4,), "bf16")):
+        # The last ones in slices.
+        for rows, held in ((0, 128), (1, 128), (17, 128), (128, 128), (128, 127), (17, 4)):
+            q = [round_to(element, rng.standard_normal((tp * rows, own, d))) for d in dims]
+            types = [tensor(element, "?", own, d) for d in dims]
+            whole = tensor(element, "?", 128, sum(dims))
+            names = [f"%q{i}" for i in range(len(dims))]
+            text = f"""
+{mesh(tp, dcp)}
+func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types))}) -> ({whole} {BY_RANK}) {{
+  %q = shardq.gather_query({", ".join(names)}) over @ranks "dcp" {{padded_heads}} : ({", ".join(types)}) -> {whole}
+  return %q : {whole}
+}}
+"""
+            inputs = {f"q{i}": part for i, part in enumerate(q)}
+            (found,) = run(text, inputs, f"--max-tokens={held}")
+            joined = np.concatenate(q, axis=2).reshape(tp // dcp, dcp, rows, own, sum(dims))
+            found = found.reshape(tp, rows, 128, sum(dims))
+            for rank in range(tp):
+                expected = np.concatenate(list(joined[rank // dcp]), axis=1)
+                expect_equal(found[rank][:, :own * dcp], expected, f"queries of rank {rank}")
+                # The heap begins with zeros, and nobody has written here.
+                expect(not found[rank][:, own * dcp:].any(), "padding was written")
+
+
+if __name__ == "__main__":
+    main(globals())
