@@ -269,6 +269,11 @@ LogicalResult PushOp::verify() {
     return emitOpError("is ")
            << stringifyDirection(getDirection())
            << ", expected no 'blocks', 'block_size' or 'block_stride_rows'";
+  Type element = shaped(getInbox()).getElementType();
+  if (!ofRows && (element.isInteger(32) || element.isInteger(64)))
+    return emitOpError("is ")
+           << stringifyDirection(getDirection()) << " of " << element
+           << ", expected bf16, f16, f32, i8, f8E4M3FN or f8E5M2";
   if (getPaddedHeads() && getDirection() != Direction::GatherHeads)
     return emitOpError("is ") << stringifyDirection(getDirection())
                               << ", expected no 'padded_heads'";

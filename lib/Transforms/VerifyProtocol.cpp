@@ -156,9 +156,8 @@ static LogicalResult verifyNotEarly(PushOp push, Operation *wait) {
   return success();
 }
 
-/// Rows that members cannot share are told by a wait for more of them: of rows
-/// that are scattered it may expect some more than the group signals, and that
-/// any come is an error then.
+/// Where members cannot share rows that are scattered, the wait expects some
+/// more than the group signals, which is how the runtime comes to tell.
 static bool expectsSignalledRows(SignalOp signal, WaitOp wait) {
   if (signal.getRows() == wait.getRows())
     return true;

@@ -388,3 +388,14 @@ func.func @f(%n: index, %o: memref<5xi32>) {
   shardq.signal scatter_rows by(%o) rows(%n) over @ranks "dcp" channel 0 exchange 0 : memref<5xi32>
   return
 }
+
+// -----
+
+// Indices travel with gathered rows alone.
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%s: memref<?x2x8xi32>, %x: memref<?x8x8xi32, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{is gather_heads of 'i32', expected bf16, f16, f32, i8, f8E4M3FN or f8E5M2}}
+  shardq.push gather_heads(%s) into(%x) over @ranks "dcp" channel 0 exchange 0 {capacity = 4 : i64}
+      : (memref<?x2x8xi32>), memref<?x8x8xi32, #shardq.symmetric<@ranks>>
+  return
+}

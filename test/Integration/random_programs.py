@@ -2,8 +2,8 @@
 """Random programs and ragged steps, verified by shardq-run.
 
 Each seed makes a module (ranks, heads, dimensions, types, layers, where the
-indices come from, LSE, sink; with --kv a cache that is sharded over ranks, with --pcp
-requests in chunks over ranks) and a
+indices come from, LSE, sink; with --kv a cache that is sharded over ranks, with --tokens contiguous shards of
+the rows beside it, with --pcp requests in chunks over ranks) and a
 step (requests, contexts, decodes, padding) and runs `shardq-run --verify`: the program as given, the rewritten one and the
 float64 reference must agree. A failing seed's files are kept and its command
 printed.
@@ -45,18 +45,24 @@ class Program:
         self.rows = rng.random() < 0.5 or self.source in ("topk", "slots")
         self.dcp, self.interleave, self.step_form = 1, 0, "gate"
         self.pcp, self.two_calls, self.writes = 1, False, False
+        self.tokens, self.padded = False, 0
 
     def shard_kv(self, rng):
         """Shards the cache over some of the ranks, where --shardq-dcp can."""
         if self.source == "slots":
             self.source = "indexer"
         self.step_form = rng.choice(["decode", "gather", "gate", "gate"])
-        # A merge would count a sink on each rank.
-        self.sink &= self.step_form != "decode"
         # A count of positions that may stand anywhere says nothing of columns.
         self.counts &= self.source != "topk"
         self.dcp = rng.choice([n for n in range(1, self.ranks + 1) if self.ranks % n == 0])
         self.interleave = rng.choice([n for n in range(1, self.block + 1) if self.block % n == 0])
+        if rng.random() < 0.3:
+            self.padded = self.heads * self.dcp + rng.choice([0, 1, 8])
+
+    def shard_tokens(self, rng):
+        """Gives ranks contiguous shards of the rows, beside the cache."""
+        self.shard_kv(rng)
+        self.tokens, self.padded = True, 0
 
     def chunk(self, rng):
         """Divides requests over ranks too; the cache may hold the step's rows only when they are written."""
@@ -68,7 +74,9 @@ class Program:
         self.writes = self.source != "slots" and rng.random() < 0.6
 
     def text(self):
-        split = '{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+        split, by_rows = '{shardq.split = #shardq.split<@ranks, 1 over "tp">}', ""
+        if self.tokens:
+            split = by_rows = '{shardq.split = #shardq.split<@ranks, 0 over "dcp">}'
         query = sum(self.parts)
         args, body, returns, types = [], [], [], []
 
@@ -77,17 +85,26 @@ class Program:
             return f"%{name}", type
 
         starts, lens = arg("starts", "tensor<?xi32>"), arg("lens", "tensor<?xi32>")
-        rows = arg("rows", "index")
+        if not self.tokens:
+            arg("rows", "index")
         table = arg("table", "tensor<?x?xi32>")
         itable = arg("itable", "tensor<?x?xi32>")
+        start, length = "%starts", "%lens"
+        if self.tokens:
+            first = tensor(self.element, "?", self.heads, self.parts[0])
+            body.append("%c0 = arith.constant 0 : index")
+            body.append(f"%rows = tensor.dim %q0_0, %c0 : {first}")
+            body.append('%start, %length = shardq.shard_lengths %starts, %lens rows(%rows) over @ranks "dcp" : '
+                        "(tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)")
+            start, length = "%start", "%length"
         body.append(
-            f"%req, %visible = shardq.expand_rows %starts, %lens to %rows "
+            f"%req, %visible = shardq.expand_rows {start}, {length} to %rows "
             f"{{speculative_tokens = {self.speculative} : i64}} : "
             "(tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)")
 
         def indexer(layer):
-            q = arg(f"iq{layer}", tensor(self.element, "?", self.index_heads, self.index_dim))
-            w = arg(f"iw{layer}", tensor("f32", "?", self.index_heads))
+            q = arg(f"iq{layer}", tensor(self.element, "?", self.index_heads, self.index_dim), by_rows)
+            w = arg(f"iw{layer}", tensor("f32", "?", self.index_heads), by_rows)
             keys = arg(f"ik{layer}", tensor(self.element, "?", self.index_dim))
             body.append(
                 f"%topk{layer} = shardq.indexer q({q[0]}) weights({w[0]}) keys({keys[0]}) "
@@ -110,7 +127,7 @@ class Program:
         if self.source == "shared":
             shared = indexer("s")
         elif self.source == "topk":
-            shared = arg("topk", f"tensor<?x{self.k}xi32>")[0]
+            shared = arg("topk", f"tensor<?x{self.k}xi32>", by_rows)[0]
         elif self.source == "slots":
             given = arg("slots", tensor(self.slot_type, "?", self.k))
         for layer in range(self.layers):
@@ -136,13 +153,13 @@ class Program:
                 operands += f" topk_length(%count{layer})"
                 operand_types.append("tensor<?xi32>")
             if self.sink:
-                sink = arg(f"sink{layer}", tensor("f32", self.heads * self.ranks))
+                sink = arg(f"sink{layer}", tensor("f32", self.heads * (1 if self.tokens else self.ranks)))
                 operands += f" sink({sink[0]})"
                 operand_types.append(sink[1])
             results, result_types = [f"%out{layer}"], [tensor(self.element, "?", self.heads, self.value)]
             kv_sharding = f', kv = interleave<{self.interleave}> ["dcp"]' if self.interleave else ""
-            attrs = ["scale = 0.25 : f32",
-                     f'sharding = #shardq.sharding<@ranks, heads = ["tp"]{kv_sharding}>']
+            by = 'tokens = contiguous ["dcp"]' if self.tokens else 'heads = ["tp"]'
+            attrs = ["scale = 0.25 : f32", f"sharding = #shardq.sharding<@ranks, {by}{kv_sharding}>"]
             if self.lse:
                 results.append(f"%lse{layer}")
                 result_types.append(tensor("f32", "?", self.heads))
@@ -177,13 +194,18 @@ class Program:
                 "block_size": self.block, "speculative_tokens": self.speculative}
         if rng.random() < (0.05 if opens else 0.3):
             step["padding_rows"] = rng.randint(1, 4)
+        if self.tokens:
+            rows = sum(lens) + step.get("padding_rows", 0)
+            step["padding_rows"] = step.get("padding_rows", 0) + -rows % self.dcp
         return step
 
 
 def run(seed, runner, directory, options):
     rng = random.Random(seed)
     program = Program(rng)
-    if options.kv:
+    if options.tokens:
+        program.shard_tokens(random.Random(~seed))
+    elif options.kv:
         program.shard_kv(random.Random(~seed))
     if options.pcp:
         program.chunk(random.Random(~seed))
@@ -200,8 +222,8 @@ def run(seed, runner, directory, options):
         calls = str(program.two_calls).lower()
         command.append(f"--pipeline=shardq-pcp{{two-calls={calls} remarks=false}},"
                        f"shardq-dcp{{step={program.step_form} remarks=false}}")
-    elif program.step_form != "gate":
-        command.append(f"--pipeline=shardq-dcp{{step={program.step_form} remarks=false}},"
+    elif program.step_form != "gate" or program.padded or program.tokens:
+        command.append(f"--pipeline=shardq-dcp{{step={program.step_form} padded-heads={program.padded} remarks=false}},"
                        "shard-q-tokens{min-tokens=0 remarks=false}")
     if rng.random() < 0.2:
         command += ["--slots=2", "--repeat=3"]
@@ -222,6 +244,7 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--kv", action="store_true", help="shard KV caches over ranks")
+    parser.add_argument("--tokens", action="store_true", help="shard KV caches and rows over ranks")
     parser.add_argument("--pcp", action="store_true", help="divide requests over ranks in chunks")
     parser.add_argument("--seed", action="store_true", help="begin at a random seed, which is printed")
     parser.add_argument("--directory", help="where failing programs are kept")

@@ -4,8 +4,7 @@
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false" | FileCheck %s --check-prefixes=CHECK,GATE
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=decode padded-heads=128" --verify-diagnostics -o /dev/null
 //
-// A second run changes nothing, nor do passes for other shardings, and the result goes all the way to a CPU and to
-// a GPU.
+// A second run changes nothing, nor do passes for other shardings, and the result goes all the way to a CPU.
 // RUN: shardq-opt %s --split-input-file --shardq-dcp=remarks=false -o %t.once.mlir
 // RUN: shardq-opt %t.once.mlir --split-input-file --shardq-dcp --shard-q-tokens --shardq-pcp -o %t.twice.mlir
 // RUN: diff %t.once.mlir %t.twice.mlir

@@ -281,6 +281,62 @@ func.func @combine(%p: {p} {BY_RANK}, %l: {l} {BY_RANK}, %s: {s}) -> ({p} {BY_RA
         expect(np.allclose(found[1].reshape(exact_lse.shape), exact_lse, rtol=1e-5, atol=1e-5), "LSEs of all heads")
 
 
+# Attentions.
+
+
+def attentions():
+    """One batch by heads and by tokens: the same rows, positions and cache, and the same bits."""
+    rng = np.random.default_rng(8)
+    lens, contexts = [1, 2, 4, 0, 3, 1], [200, 0, 65, 9, 130, 3]
+    rows, dims, k = 24, (8, 4), 16
+    starts = np.concatenate([[0], np.cumsum(lens)]).astype("<i4")
+    seqs = np.add(lens, contexts).astype("<i4")
+    topk = np.full((rows, k), -1, "<i4")
+    for r, (n, context) in enumerate(zip(lens, contexts)):
+        for i in range(n):
+            seen = context + i + 1
+            chosen = np.sort(rng.choice(seen, min(seen, k), replace=False))
+            topk[starts[r] + i, :len(chosen)] = chosen
+    for ranks in (1, 2, 3, 4, 8):
+        heads = 2 * ranks
+        q = [round_to("bf16", rng.standard_normal((rows, heads, d))) for d in dims]
+        sink = rng.standard_normal(heads).astype("<f4")
+        by_head = [tensor("bf16", "?", 2, d) for d in dims]
+        by_row = [tensor("bf16", "?", heads, d) for d in dims]
+        out = tensor("bf16", "?", 2, dims[0]), tensor("bf16", "?", heads, dims[0])
+        splits = ['{shardq.split = #shardq.split<@ranks, %d over "dcp">}' % d for d in (1, 0)]
+        i32, table, chosen = tensor("i32", "?"), tensor("i32", "?", "?"), tensor("i32", "?", k)
+        kv, sinks = tensor("bf16", "?", sum(dims)), tensor("f32", heads)
+        for interleave in (1, 2, 4, 64):
+            sharding = f'kv = interleave<{interleave}> ["dcp"]>'
+            text = f"""
+{mesh(ranks)}
+func.func @both(%a: {by_head[0]} {splits[0]}, %b: {by_head[1]} {splits[0]}, %c: {by_row[0]} {splits[1]},
+                %d: {by_row[1]} {splits[1]}, %i: {chosen}, %j: {chosen} {splits[1]}, %kv: {kv}, %q: {i32}, %s: {i32},
+                %table: {table}, %sink: {sinks}) -> ({out[0]} {splits[0]}, {out[1]} {splits[1]}) {{
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %a, %c0 : {by_head[0]}
+  %req, %visible = shardq.expand_rows %q, %s to %rows : ({i32}, {i32}, index) -> ({i32}, {i32})
+  %slots = shardq.convert_indices %i table(%table) rows(%req) {{block_size = 64 : i64}} : ({chosen}, {table}, {i32}) -> {chosen}
+  %h = shardq.sparse_mla q(%a, %b) kv(%kv) slots(%slots) sink(%sink)
+      {{scale = 0.3 : f32, sharding = #shardq.sharding<@ranks, heads = ["dcp"], {sharding}}}
+      : ({", ".join(by_head)}, {kv}, {chosen}, {sinks}) -> {out[0]}
+  %own = tensor.dim %c, %c0 : {by_row[0]}
+  %starts, %lengths = shardq.shard_lengths %q, %s rows(%own) over @ranks "dcp" : ({i32}, {i32}, index) -> ({i32}, {i32})
+  %r, %v = shardq.expand_rows %starts, %lengths to %own : ({i32}, {i32}, index) -> ({i32}, {i32})
+  %shard = shardq.convert_indices %j table(%table) rows(%r) {{block_size = 64 : i64}} : ({chosen}, {table}, {i32}) -> {chosen}
+  %t = shardq.sparse_mla q(%c, %d) kv(%kv) slots(%shard) sink(%sink)
+      {{scale = 0.3 : f32, sharding = #shardq.sharding<@ranks, tokens = contiguous ["dcp"], {sharding}}}
+      : ({", ".join(by_row)}, {kv}, {chosen}, {sinks}) -> {out[1]}
+  return %h, %t : {out[0]}, {out[1]}
+}}
+"""
+            found = run(text, dict(a=q[0], b=q[1], c=q[0], d=q[1], i=topk, j=topk, q=starts, s=seqs, sink=sink),
+                        "--pipeline=builtin.module(shardq-dcp{step=decode remarks=false})")
+            expect_equal(found[1], found[0], f"{ranks} ranks, interleave {interleave}")
+            expect(found[0].any(), "nothing was attended")
+
+
 # Padded heads.
 
 
