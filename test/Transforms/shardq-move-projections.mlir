@@ -94,19 +94,19 @@ func.func @caller(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tens
 
 // Where rows are scattered each rank has the weights of all heads.
 // CHECK-LABEL: func.func @rows(
-// CHECK-SAME: %[[PARTIAL:.*]]: tensor<?x8x32xbf16>, %[[LSE:.*]]: tensor<?x8xf32>, %[[W:.*]]: tensor<8x32x16xbf16>,
-// CHECK: %[[NARROW:.*]] = linalg.contract {{.*}} ins(%[[PARTIAL]], %[[W]] : {{.*}}) outs({{.*}} : tensor<?x8x16xf32>)
-// CHECK: shardq.combine_lse %[[NARROW]] lse(%[[LSE]]) over @ranks "dcp" {scatter_tokens} : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x8x16xf32>
+// CHECK-SAME: %[[PARTIAL:.*]]: tensor<?x8x32xbf16>, %[[LSE:.*]]: tensor<?x8xf32>, %[[W:.*]]: tensor<8x32x8xbf16>,
+// CHECK: %[[NARROW:.*]] = linalg.contract {{.*}} ins(%[[PARTIAL]], %[[W]] : {{.*}}) outs({{.*}} : tensor<?x8x8xf32>)
+// CHECK: shardq.combine_lse %[[NARROW]] lse(%[[LSE]]) over @ranks "dcp" {scatter_tokens} : (tensor<?x8x8xf32>, tensor<?x8xf32>) -> tensor<?x8x8xf32>
 #row = affine_map<(t, h, n, k) -> (t, h, k)>
 #weight = affine_map<(t, h, n, k) -> (h, k, n)>
 #out = affine_map<(t, h, n, k) -> (t, h, n)>
 shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
-func.func @rows(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<8x32x16xbf16>, %rows: index) -> tensor<?x8x16xf32> {
+func.func @rows(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<8x32x8xbf16>, %rows: index) -> tensor<?x8x8xf32> {
   %zero = arith.constant 0.0 : f32
   %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" {scatter_tokens} : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x8x32xbf16>
-  %empty = tensor.empty(%rows) : tensor<?x8x16xf32>
-  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x8x16xf32>) -> tensor<?x8x16xf32>
-  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x8x32xbf16>, tensor<8x32x16xbf16>)
-      outs(%zeros : tensor<?x8x16xf32>) -> tensor<?x8x16xf32>
-  return %v : tensor<?x8x16xf32>
+  %empty = tensor.empty(%rows) : tensor<?x8x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x8x32xbf16>, tensor<8x32x8xbf16>)
+      outs(%zeros : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  return %v : tensor<?x8x8xf32>
 }
