@@ -297,10 +297,16 @@ sed -e 's/"tp" = 4, "dcp" = 4/"tp" = 2, "dcp" = 2/' -e 's/over 4 ranks, decode w
   -e 's/a quarter of/half of/g' "$examples/deepseek-v32-dcp4-tokens.mlir" >"$programs/v32-dcp2-tokens.mlir"
 shards2=$programs/v32-dcp2-tokens.mlir
 # With a sink for each head, which joins the merge.
-sed -e 's/%table: tensor<?x?xi32>, %index_table/%sink: tensor<128xf32>, &/' -e 's/rows(%req)$/rows(%req) sink(%sink)/' \
+sed -e 's/%table: tensor<?x?xi32>)$/%sink: tensor<128xf32>, &/' -e 's/rows(%req)$/rows(%req) sink(%sink)/' \
   -e 's/tensor<?x2048xi32>, tensor<?xi32>) -> tensor<?x64x512xbf16>$/tensor<?x2048xi32>, tensor<?xi32>, tensor<128xf32>) -> tensor<?x64x512xbf16>/' \
   "$dcp2" >"$programs/v32-tp2-dcp2-sinks.mlir"
 sinks2=$programs/v32-tp2-dcp2-sinks.mlir
+# packed_program PROGRAM FORMAT: its latent cache in 656 bytes a row.
+packed_program() {
+  sed -e 's/%kv: tensor<?x576xbf16>/%kv: tensor<?x656xi8>/' -e 's/x64xbf16>, tensor<?x576xbf16>,$/x64xbf16>, tensor<?x656xi8>,/' \
+    -e "s/{scale = /{kv_format = #shardq.packed_rows<$2>, scale = /" "$1"
+}
+packed_program "$dcp2" '512 x f8E4M3FN, rope = 64, order = scales_rope' >"$programs/v32-tp2-dcp2-packed.mlir"
 dcp='builtin.module(shardq-dcp{step=decode remarks=false})'
 padded='builtin.module(shardq-dcp{step=decode padded-heads=144 remarks=false})'
 # Steps with prefill gather keys: always, where the step says so, and with tokens sharded.
@@ -313,6 +319,7 @@ mixed2=$programs/glm5-tp2-dcp2-mixed.mlir
 sed -e 's/"tp" = 8, "dcp" = 8/"tp" = 2, "dcp" = 2/' -e 's/x16x/x64x/g' -e 's/over 8 ranks, prefill with cached context: 16 heads and/over 2 ranks, prefill with cached context: 64 heads and/' \
   -e 's/^\/\/ an eighth of/\/\/ half of/' "$examples/deepseek-v32-dcp8-prefill.mlir" >"$programs/v32-tp2-dcp2-prefill.mlir"
 prefill2=$programs/v32-tp2-dcp2-prefill.mlir
+packed_program "$prefill2" '512 x i8, rope = 64, order = rope_scales' >"$programs/v32-tp2-dcp2-packed-prefill.mlir"
 # chunk_program PCP TP DCP: requests in chunks over PCP, heads over TP, KV over DCP of each TP.
 chunk_program() {
   local heads=$((128 / $2))
@@ -951,7 +958,8 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk conv exchange group gather local_ filter merge weigh sum chunk; do
+  for name in mla idx topk conv exchange group gather local_ filter merge weigh sum chunk \
+    view unpack packing packed shards; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
     else
@@ -986,6 +994,8 @@ if wanted verify; then
 2 v32-dcp2-tokens decode-trace mixed speculative
 4 deepseek-v32-dcp4-tokens decode-trace
 2 v32-tp2-dcp2-sinks decode-trace mixed closed-decodes
+2 v32-tp2-dcp2-packed decode-trace mixed
+2 v32-tp2-dcp2-packed-prefill open mixed
 LIST
   # Outputs merged by weights and sums.
   check verify-v32-tp2-dcp2-ag_rs 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \

@@ -100,7 +100,7 @@ done
 "$strip" -o "$out/CudaRuntimeTests" "$tests"
 "$strip" -o "$out/PushBenchmark" "$push"
 
-cp test/Device/{cases,ptx,kernels_check}.py "$out/device"
+cp test/Device/{cases,ptx,kernels_check}.py test/Integration/Inputs/{context,harness,packed,views}.py "$out/device"
 if [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/ptxas ]] || command -v ptxas >/dev/null; then
   echo "assembling kernels"
   python3 -B test/Device/build_kernels.py "$kernels" "$out/device/kernels" "${chips[@]}" \

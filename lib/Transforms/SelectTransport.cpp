@@ -2,6 +2,7 @@
 
 #include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/IR/ShardQ.h"
@@ -126,6 +127,7 @@ private:
   LogicalResult select(CollectiveOpInterface op);
   LogicalResult selectPart(CollectiveOpInterface part, TransportAttr whole);
   LogicalResult expand(CombineLseOp op, TransportAttr transport);
+  CombineLseOp shareEvenly(CombineLseOp op, int64_t ranks);
   SmallVector<CollectiveOpInterface> reduce(CombineLseOp op,
                                             SmallVectorImpl<Value> &results);
   SmallVector<CollectiveOpInterface>
@@ -260,6 +262,8 @@ LogicalResult Selector::expand(CombineLseOp op, TransportAttr transport) {
     return op.emitOpError("is on buffers, where no ops can be made of it: run "
                           "shardq-select-transport before bufferization");
   builder.setInsertionPoint(op);
+  if (keepsAllHeads)
+    op = shareEvenly(op, over.axis.getSize());
   SmallVector<Value> results;
   SmallVector<CollectiveOpInterface> parts =
       isReduced ? reduce(op, results) : mergeAndGather(op, results);
@@ -276,6 +280,69 @@ static RankedTensorType withHeads(Type type, int64_t heads) {
   SmallVector<int64_t> shape(tensor.getShape());
   shape[1] = heads;
   return RankedTensorType::get(shape, tensor.getElementType());
+}
+
+/// A value with room for more heads, which hold `fill`, or anything.
+static Value addHeads(OpBuilder &builder, Location loc, Value value,
+                      int64_t heads, std::optional<double> fill) {
+  RankedTensorType type = withHeads(value.getType(), heads);
+  SmallVector<OpFoldResult> own = tensor::getMixedSizes(builder, loc, value);
+  SmallVector<OpFoldResult> sizes = own;
+  sizes[1] = builder.getIndexAttr(heads);
+  Value room =
+      tensor::EmptyOp::create(builder, loc, sizes, type.getElementType());
+  if (fill) {
+    auto number = builder.getFloatAttr(type.getElementType(), *fill);
+    Value scalar = arith::ConstantOp::create(builder, loc, number);
+    room = linalg::FillOp::create(builder, loc, scalar, room).getResult(0);
+  }
+  SmallVector<OpFoldResult> zeros(own.size(), builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(own.size(), builder.getIndexAttr(1));
+  return tensor::InsertSliceOp::create(builder, loc, value, room, zeros, own,
+                                       ones);
+}
+
+/// The merge, kept by each rank, with as many heads as the ranks can share
+/// evenly. Those beyond have an LSE of -inf, so that nobody reads their values.
+CombineLseOp Selector::shareEvenly(CombineLseOp op, int64_t ranks) {
+  int64_t heads = cast<ShapedType>(op.getPartial().getType()).getDimSize(1);
+  int64_t even = llvm::alignTo(heads, ranks);
+  if (even == heads)
+    return op;
+  Location loc = op.getLoc();
+  Value partial =
+      addHeads(builder, loc, op.getPartial(), even, /*fill=*/std::nullopt);
+  Value lse = addHeads(builder, loc, op.getPartialLse(), even,
+                       -std::numeric_limits<double>::infinity());
+  SmallVector<Value> operands{partial, lse};
+  if (Value sink = op.getSink()) {
+    auto type = RankedTensorType::get({even}, getElementTypeOrSelf(sink));
+    Value room = tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                         type.getElementType());
+    operands.push_back(tensor::InsertSliceOp::create(
+        builder, loc, sink, room,
+        SmallVector<OpFoldResult>{builder.getIndexAttr(0)},
+        SmallVector<OpFoldResult>{builder.getIndexAttr(heads)},
+        SmallVector<OpFoldResult>{builder.getIndexAttr(1)}));
+  }
+  SmallVector<Type> types;
+  for (Type type : op->getResultTypes())
+    types.push_back(withHeads(type, even));
+  auto merge = cast<CombineLseOp>(clone(builder, op, types, operands));
+  for (auto [result, padded] :
+       llvm::zip_equal(op->getResults(), merge->getResults())) {
+    SmallVector<OpFoldResult> sizes =
+        tensor::getMixedSizes(builder, loc, padded);
+    sizes[1] = builder.getIndexAttr(heads);
+    SmallVector<OpFoldResult> zeros(sizes.size(), builder.getIndexAttr(0));
+    SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
+    result.replaceAllUsesWith(tensor::ExtractSliceOp::create(
+        builder, loc, cast<RankedTensorType>(result.getType()), padded, zeros,
+        sizes, ones));
+  }
+  op.erase();
+  builder.setInsertionPoint(merge);
+  return merge;
 }
 
 GatherQueryOp Selector::gatherHeads(CombineLseOp op, Value own, Type all) {

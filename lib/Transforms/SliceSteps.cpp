@@ -113,12 +113,33 @@ static void addWeights(Chain &chain, ReduceHeadsOp sums) {
   addAttention(chain, weigh.getPartial());
 }
 
+/// The merge along another axis that a merge has its partial outputs from.
+static CombineLseOp getMergeBefore(CombineLseOp merge) {
+  auto before = merge.getPartial().getDefiningOp<CombineLseOp>();
+  bool belongs = isInBlockOf(before, merge) &&
+                 merge.getPartialLse().getDefiningOp() == before &&
+                 isUsedWithin(before->getResults(), {merge.getOperation()});
+  return belongs ? before : CombineLseOp();
+}
+
+/// Whether the op is such a merge before another.
+static bool isMergedAgain(Operation *op) {
+  return llvm::any_of(op->getUsers(), [&](Operation *user) {
+    auto merge = dyn_cast<CombineLseOp>(user);
+    return merge && getMergeBefore(merge) == op;
+  });
+}
+
 /// `last` and what belongs to it.
 static Chain findChain(Operation *last) {
   Chain chain{last};
-  if (auto merge = dyn_cast<CombineLseOp>(last))
+  if (auto merge = dyn_cast<CombineLseOp>(last)) {
+    while (CombineLseOp before = getMergeBefore(merge)) {
+      chain.push_back(before);
+      merge = before;
+    }
     addAttention(chain, merge.getPartial());
-  else if (auto sums = dyn_cast<ReduceHeadsOp>(last))
+  } else if (auto sums = dyn_cast<ReduceHeadsOp>(last))
     addWeights(chain, sums);
   llvm::sort(chain, [](Operation *one, Operation *other) {
     return one->isBeforeInBlock(other);
@@ -342,7 +363,7 @@ LogicalResult Slicer::run() {
   llvm::SmallPtrSet<Operation *, 8> taken;
   module.walk([&](CollectiveOpInterface op) {
     if (!isa<CombineLseOp, ReduceHeadsOp>(*op) ||
-        cast<TwoFormOpInterface>(*op).isOnBuffers())
+        cast<TwoFormOpInterface>(*op).isOnBuffers() || isMergedAgain(op))
       return;
     chains.push_back(findChain(op));
     taken.insert(chains.back().begin(), chains.back().end());

@@ -50,3 +50,28 @@ func.func @remarks(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %q: tensor<?x2x
   %2 = shardq.combine_lse %p lse(%l) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x8x16xbf16>
   return %0, %1, %2 : tensor<?x8x16xbf16>, tensor<?x2x16xbf16>, tensor<?x8x16xbf16>
 }
+
+// -----
+
+// Three heads on four ranks that each keep all: room for a fourth, which nobody has.
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+
+// CHECK-LABEL: func.func @uneven(
+// CHECK-SAME: %[[P:.*]]: tensor<?x3x16xbf16>, %[[L:.*]]: tensor<?x3xf32>, %[[S:.*]]: tensor<3xf32>
+func.func @uneven(%p: tensor<?x3x16xbf16>, %l: tensor<?x3xf32>, %s: tensor<3xf32>) -> (tensor<?x3x16xbf16>, tensor<?x3xf32>) {
+  // CHECK: %[[ROOM:.*]] = tensor.empty(%{{.*}}) : tensor<?x4x16xbf16>
+  // CHECK: %[[FOUR:.*]] = tensor.insert_slice %[[P]] into %[[ROOM]][0, 0, 0] [%{{.*}}, 3, 16] [1, 1, 1]
+  // CHECK: %[[EMPTY:.*]] = linalg.fill ins(%{{.*}} : f32) outs(%{{.*}} : tensor<?x4xf32>)
+  // CHECK: %[[LSES:.*]] = tensor.insert_slice %[[L]] into %[[EMPTY]][0, 0] [%{{.*}}, 3] [1, 1]
+  // CHECK: %[[SINKS:.*]] = tensor.insert_slice %[[S]] into %{{.*}}[0] [3] [1] : tensor<3xf32> into tensor<4xf32>
+  // CHECK: %[[SINK:.*]] = tensor.extract_slice %[[SINKS]][%{{.*}}] [1] [1]
+  // CHECK: %[[OWN:.*]]:2 = shardq.combine_lse %[[FOUR]] lse(%[[LSES]]) sink(%[[SINK]]) {{.*}} -> (tensor<?x1x16xbf16>, tensor<?x1xf32>)
+  // CHECK: %[[ALL:.*]] = shardq.gather_query(%[[OWN]]#0) {{.*}} -> tensor<?x4x16xbf16>
+  // CHECK: %[[OUT:.*]] = tensor.extract_slice %[[ALL]][0, 0, 0] [%{{.*}}, 3, 16] [1, 1, 1]
+  // CHECK: %[[LSE:.*]] = tensor.extract_slice %{{.*}}[0, 0] [%{{.*}}, 3] [1, 1]
+  // CHECK: return %[[OUT]], %[[LSE]]
+  // expected-remark @+1 {{travels by direct: own heads are merged and then gathered}}
+  %0, %1 = shardq.combine_lse %p lse(%l) sink(%s) over @ranks "dcp" : (tensor<?x3x16xbf16>, tensor<?x3xf32>, tensor<3xf32>) -> (tensor<?x3x16xbf16>, tensor<?x3xf32>)
+  return %0, %1 : tensor<?x3x16xbf16>, tensor<?x3xf32>
+}

@@ -182,3 +182,28 @@ func.func @chunks(%q: tensor<?x4x8xf32>, %start: tensor<?xi32>, %t: index, %n: i
   %some = shardq.gather_query(%heads) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
   return %all, %some : tensor<?x8x8xf32>, tensor<?x8x8xf32>
 }
+
+// -----
+
+// Merges along two axes are in one loop with the queries and the attention.
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4, "kv" = 8 of ["pcp", "tp"]]
+
+// CHECK-LABEL: func @two_axes
+// CHECK-COUNT-1: scf.for
+// CHECK: shardq.gather_query
+// CHECK: shardq.sparse_mla
+// CHECK: %[[HEADS:.*]]:2 = shardq.combine_lse %{{.*}} over @ranks "tp"
+// CHECK: shardq.combine_lse %[[HEADS]]#0 lse(%[[HEADS]]#1) over @ranks "pcp"
+// CHECK: scf.yield
+// CHECK: } else {
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @two_axes(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) -> tensor<?x2x16xbf16> {
+  %all = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x16xbf16>) -> tensor<?x8x16xbf16>
+  %p, %l = shardq.sparse_mla q(%all) kv(%kv) slots(%s) {scale = 0.5 : f32}
+      : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  %o, %m = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x2x16xbf16>, tensor<?x2xf32>)
+  %out = shardq.combine_lse %o lse(%m) over @ranks "pcp" : (tensor<?x2x16xbf16>, tensor<?x2xf32>) -> tensor<?x2x16xbf16>
+  return %out : tensor<?x2x16xbf16>
+}

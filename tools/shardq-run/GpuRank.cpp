@@ -14,7 +14,8 @@ static constexpr int kRuns = 30;
 /// that the host is ahead of the device.
 static constexpr int kKernelRuns = 9;
 
-llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
+llvm::Error GpuRank::prepare(ArrayRef<Array> locals,
+                             ArrayRef<int64_t> numRows) {
   for (const Array &local : locals) {
     Program::DeviceValue value;
     value.array = local;
@@ -34,7 +35,7 @@ llvm::Error GpuRank::prepare(ArrayRef<Array> locals, int64_t numRows) {
         return makeError("result %zu leaves dimension %zu open: its size "
                          "cannot be told before the run",
                          size_t(i), size_t(dim));
-      size = numRows;
+      size = numRows[i];
     }
     Program::DeviceValue value;
     llvm::Expected<Array> array =

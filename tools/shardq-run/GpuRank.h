@@ -27,7 +27,8 @@ public:
   GpuRank(const Program &program, Gpu &gpu) : program(program), gpu(gpu) {}
 
   /// Takes device memory for arguments like these, and for results.
-  llvm::Error prepare(ArrayRef<Array> locals, int64_t numRows);
+  /// Rows of each result, for those whose types leave them open.
+  llvm::Error prepare(ArrayRef<Array> locals, ArrayRef<int64_t> numRows);
   /// The arguments of the runs from now on, of the same shapes.
   llvm::Error upload(ArrayRef<Array> locals);
   /// Calls the program, or replays the graph of a slot.

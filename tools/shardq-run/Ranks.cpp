@@ -142,7 +142,10 @@ static std::string runRank(const Program &program, const Signature &signature,
       return llvm::toString(opened.takeError());
     gpu = std::move(*opened);
     onGpu.emplace(program, *gpu);
-    if (llvm::Error error = onGpu->prepare(locals.front(), options.numRows))
+    SmallVector<int64_t> rows;
+    for (const Result &result : signature.results)
+      rows.push_back(result.getRows(options.numRows));
+    if (llvm::Error error = onGpu->prepare(locals.front(), rows))
       return llvm::toString(std::move(error));
   }
   shardq_comm *comm = nullptr;

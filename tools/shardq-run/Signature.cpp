@@ -562,6 +562,28 @@ static llvm::Error fill(T &value, Type type, Attribute split, MeshOp mesh,
   return llvm::Error::success();
 }
 
+/// Axes over which ranks have shards of the step's rows.
+static llvm::SmallSetVector<StringAttr, 2> findShardAxes(func::FuncOp entry) {
+  llvm::SmallSetVector<StringAttr, 2> axes;
+  for (func::FuncOp function : getReachable(entry))
+    function.walk([&](Operation *op) {
+      if (auto attention = dyn_cast<SparseMlaOp>(op)) {
+        ShardingAttr sharding = attention.getShardingAttr();
+        if (sharding && sharding.getOrder() == TokenOrder::Contiguous)
+          axes.insert_range(sharding.getTokens());
+      }
+      if (auto gather = dyn_cast<GatherRowsOp>(op);
+          gather && gather.getTokenShards())
+        axes.insert(gather.getAxisAttr());
+      if (auto merge = dyn_cast<CombineLseOp>(op);
+          merge && merge.getScatterTokens())
+        axes.insert(merge.getAxisAttr());
+      if (auto lengths = dyn_cast<ShardLengthsOp>(op))
+        axes.insert(lengths.getAxisAttr());
+    });
+  return axes;
+}
+
 llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
                                                 const AsmParserState *names) {
   Signature signature;
@@ -581,12 +603,15 @@ llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
       return error;
     signature.arguments.push_back(std::move(argument));
   }
+  llvm::SmallSetVector<StringAttr, 2> shardAxes = findShardAxes(entry);
   for (auto [i, type] : llvm::enumerate(entry.getResultTypes())) {
     Result result;
     if (llvm::Error error =
             fill(result, type, entry.getResultAttr(i, kSplitAttrName),
                  signature.mesh, "result " + llvm::Twine(i)))
       return error;
+    result.isShard = result.split && result.split.getDim() == 0 &&
+                     shardAxes.contains(result.split.getAxis());
     signature.results.push_back(result);
   }
   RoleFinder finder(signature);

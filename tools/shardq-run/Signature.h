@@ -96,6 +96,13 @@ struct Result {
   Element element = Element::F32;
   SplitAttr split;
   AxisAttr splitAxis;
+  /// Each rank of the axis has its shard of the step's rows.
+  bool isShard = false;
+
+  /// Rows of a rank's block, where the type leaves them open.
+  int64_t getRows(int64_t stepRows) const {
+    return isShard ? stepRows / splitAxis.getSize() : stepRows;
+  }
 };
 
 struct Signature {

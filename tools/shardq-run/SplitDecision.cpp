@@ -50,17 +50,31 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
   return blocks <= planned;
 }
 
+/// Whether the branch is one for steps with prefill, of a program in chunks.
+static bool isChunkGate(scf::IfOp branch) {
+  auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+  return compare && compare.getLhs().getDefiningOp<CountChunkRowsOp>();
+}
+
 /// What a program with a sharded KV cache does; nothing of others.
 static std::string describeContext(ModuleOp rewritten, const Step &step,
                                    const CompileOptions &options) {
   GatherGateOp gate;
-  bool merges = false, gathers = false;
+  bool merges = false, gathers = false, isForPrefill = false;
   rewritten.walk([&](Operation *op) {
     merges |= isa<CombineLseOp, ReduceHeadsOp>(op);
-    gathers |= isa<GatherKvStartOp>(op);
+    if (isa<GatherKvStartOp>(op)) {
+      gathers = true;
+      auto branch = op->getParentOfType<scf::IfOp>();
+      isForPrefill |= branch && isChunkGate(branch);
+    }
     if (auto found = dyn_cast<GatherGateOp>(op); found && !gate)
       gate = found;
   });
+  if (!gate && isForPrefill)
+    return step.getDecodeRows() == step.getNumTokens()
+               ? "closed: no prefill, each rank attends its own keys"
+               : "open: each rank attends gathered keys";
   if (!gate)
     return merges && gathers
                ? "none: each rank attends gathered keys, with decode rows its "
@@ -112,10 +126,8 @@ static void decideChunks(ChunkSplitOp split, const Step &step,
 static bool areChunksGated(ModuleOp module) {
   return module
       .walk([](scf::IfOp branch) {
-        auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
-        bool isGate =
-            compare && compare.getLhs().getDefiningOp<CountChunkRowsOp>();
-        return isGate ? WalkResult::interrupt() : WalkResult::advance();
+        return isChunkGate(branch) ? WalkResult::interrupt()
+                                   : WalkResult::advance();
       })
       .wasInterrupted();
 }

@@ -285,7 +285,8 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     %out = shardq.reduce_heads %share over @ranks "dcp"
     ```
 
-    A `combine_lse` that keeps all heads and is `direct` or `nccl` becomes one of own heads and a `gather_query` of its result.
+    A `combine_lse` that keeps all heads and is `direct` or `nccl` becomes one of own heads and a `gather_query` of its result, with
+    heads of nobody where the ranks could not share them evenly.
     One that scatters tokens or has a sink is not made of other ops: shares are summed by heads, and each would need the
     sinks of all.
     Every form follows the definition of `combine_lse`; the sums of `ag_rs` and `ag_ar` are of rounded weights, so the last bits
@@ -309,7 +310,7 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     Option<"remarks", "remarks", "bool", "true", "Say what was chosen, and why">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
-                           "::mlir::arith::ArithDialect"];
+                           "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect"];
 }
 
 def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
