@@ -924,6 +924,16 @@ bench_figures() {
 figures=()
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 
+# Steps of equal sizes for one graph: other inputs, counts and gate decisions.
+step turns-mixed 1,1,47 4000,4000,3954
+step turns-prefill 47,1,1 3954,4000,4000
+echo '{"query_lens": [10, 10, 20], "context_lens": [3991, 3991, 3981], "block_size": 64, "padding_rows": 9}' \
+  >"$programs/turns-closed.json"
+echo '{"query_lens": [2, 2, 2], "context_lens": [3999, 3999, 3999], "block_size": 64, "speculative_tokens": 1, "padding_rows": 43}' \
+  >"$programs/turns-decode.json"
+echo '{"query_lens": [1, 1, 1], "context_lens": [4000, 4000, 4000], "block_size": 64, "padding_rows": 46}' \
+  >"$programs/turns-singles.json"
+
 if wanted runtime; then
   if [[ $target == cpu ]]; then
     skip runtime "needs a GPU"
@@ -997,6 +1007,11 @@ if wanted verify; then
 2 v32-tp2-dcp2-packed decode-trace mixed
 2 v32-tp2-dcp2-packed-prefill open mixed
 LIST
+  # More rows than inboxes hold, in slices; all blocks that the table names.
+  check verify-v32-tp2-dcp2-slices 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
+    --pipeline="$dcp" --max-tokens=8
+  check verify-glm5-tp2-dcp2-full 180 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json" \
+    --pipeline='builtin.module(shardq-dcp{step=gather blocks=full remarks=false})' --max-kv-tokens=65536
   # Outputs merged by weights and sums.
   check verify-v32-tp2-dcp2-ag_rs 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
     --pipeline="builtin.module(shardq-dcp{step=decode remarks=false},shardq-select-transport{transport=ag_rs remarks=false})"
@@ -1081,13 +1096,6 @@ if wanted graph; then
       check "graph-tokens-$name" 180 ranks 2 "$tp2" --step="$examples/steps/small-$name.json" \
         --shard-q-tokens --graph --repeat=$repeat
     done
-    # One graph for steps of equal sizes: other inputs, counts and gate decisions.
-    step turns-mixed 1,1,47 4000,4000,3954
-    step turns-prefill 47,1,1 3954,4000,4000
-    echo '{"query_lens": [10, 10, 20], "context_lens": [3991, 3991, 3981], "block_size": 64, "padding_rows": 9}' \
-      >"$programs/turns-closed.json"
-    echo '{"query_lens": [2, 2, 2], "context_lens": [3999, 3999, 3999], "block_size": 64, "speculative_tokens": 1, "padding_rows": 43}' \
-      >"$programs/turns-decode.json"
     # Two slots in turn, with steps of other counts; layers back to back.
     check slots-tokens 180 ranks 2 "$tp2" --step="$programs/turns-mixed.json" --next-step="$programs/turns-prefill.json" \
       --shard-q-tokens --slots=2 --repeat=$repeat
@@ -1122,8 +1130,6 @@ if wanted graph; then
     check graph-gather-open 180 ranks 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather" \
       --graph --repeat=$repeat
     # Chunks of other requests in each turn, and a turn without prefill.
-    echo '{"query_lens": [1, 1, 1], "context_lens": [4000, 4000, 4000], "block_size": 64, "padding_rows": 46}' \
-      >"$programs/turns-singles.json"
     for way in chunks two_calls; do
       check "graph-${way/_/-}-turns" 240 ranks 2 "$chunks2" --step="$programs/turns-mixed.json" \
         --next-step="$programs/turns-prefill.json" --next-step="$programs/turns-singles.json" --pipeline="${!way}" \

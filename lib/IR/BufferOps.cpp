@@ -299,9 +299,17 @@ LogicalResult PushOp::verify() {
 LogicalResult PushOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   ShapedType source = shaped(getSources().front()), inbox = shaped(getInbox());
   if (getDirection() == Direction::GatherRows ||
-      getDirection() == Direction::ScatterRows)
-    return success(verifyAxis(*this, symbolTable, getMeshAttr(),
-                              getAxisAttr()) != nullptr);
+      getDirection() == Direction::ScatterRows) {
+    AxisAttr axis =
+        verifyAxis(*this, symbolTable, getMeshAttr(), getAxisAttr());
+    if (!axis)
+      return failure();
+    if (getCapacity() % axis.getSize() == 0)
+      return success();
+    return emitOpError("capacity is ")
+           << getCapacity() << ", expected a multiple of " << axis.getSize()
+           << ": each rank has as many rows of the inbox";
+  }
   if (getDirection() == Direction::GatherHeads)
     return verifyGroupHeads(*this, symbolTable, getMeshAttr(), getAxisAttr(),
                             source, "inbox", inbox, getPaddedHeads());

@@ -22,7 +22,8 @@ ParseResult mlir::shardq::parseDirection(OpAsmParser &parser,
     return parser.emitError(loc, "unknown direction '")
            << keyword
            << "', expected 'heads_to_tokens', 'tokens_to_heads', "
-              "'gather_heads' or 'scatter_heads'";
+              "'gather_heads', 'scatter_heads', 'gather_rows' or "
+              "'scatter_rows'";
   direction = DirectionAttr::get(parser.getContext(), *value);
   return success();
 }

@@ -996,3 +996,13 @@ func.func @f(%s: memref<?x8xbf16>, %o: memref<?x8xbf16>) {
   shardq.gather_rows %s over @ranks "pcp" outs(%o) : (memref<?x8xbf16>, memref<?x8xbf16>) -> ()
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8xbf16, #shardq.symmetric<@ranks>>) {
+  // expected-error @+1 {{capacity is 5, expected a multiple of 2: each rank has as many rows of the inbox}}
+  shardq.push gather_rows(%s0) into(%inbox) over @ranks "pcp" channel 0 exchange 0 {capacity = 5 : i64}
+      : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  return
+}

@@ -34,8 +34,9 @@ function becomes a C function that takes DLPack tensors:
 The shared object needs libshardq_runtime and nothing else of ShardQ;
 docs/Integration.md says how to load and call it.
 
-Attentions are rewritten by shard-q-tokens first. --shard-q-tokens=false leaves
-the program as it is, --pipeline=... runs other passes instead.
+Attentions are rewritten by shardq-pcp, shardq-dcp and shard-q-tokens first.
+--shard-q-tokens=false leaves the program as it is, --pipeline=... runs other
+passes instead.
 
 Exit status: 0 ok, 1 the program could not be compiled or written, 2 bad options
 or input.
@@ -83,7 +84,8 @@ struct Flags {
       cl::desc("Passes to run first, as in --pass-pipeline of shardq-opt")};
   cl::opt<bool> shardQTokens{"shard-q-tokens", cl::cat(category),
                              cl::init(true),
-                             cl::desc("Run the pass shard-q-tokens first")};
+                             cl::desc("Run the passes shardq-pcp, shardq-dcp "
+                                      "and shard-q-tokens first")};
   cl::opt<int64_t> minTokens{
       "min-tokens", cl::value_desc("N"), cl::init(1024), cl::cat(category),
       cl::desc("min-tokens of shard-q-tokens (default 1024)")};

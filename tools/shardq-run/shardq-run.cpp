@@ -78,7 +78,8 @@ struct Flags {
       "pipeline", cl::value_desc("TEXT"), cl::cat(category),
       cl::desc("Passes to run first, as in --pass-pipeline of shardq-opt")};
   cl::opt<bool> shardQTokens{"shard-q-tokens", cl::cat(category),
-                             cl::desc("Run the pass shard-q-tokens first")};
+                             cl::desc("Run the passes shardq-pcp, shardq-dcp "
+                                      "and shard-q-tokens first")};
   cl::opt<int64_t> minTokens{
       "min-tokens", cl::value_desc("N"), cl::init(1), cl::cat(category),
       cl::desc(
@@ -324,9 +325,9 @@ static int runTool(const Flags &flags) {
                           ", but there are " +
                           llvm::Twine(flags.nextSteps.size() + 1) + " steps");
   if (flags.eagerEvery < 0 || (flags.eagerEvery > 0 && !flags.graph))
-    return reportBadInput("--eager-every=" + llvm::Twine(flags.eagerEvery) +
-                          (flags.graph ? " cannot be negative"
-                                       : " needs --graph"));
+    return reportBadInput(
+        "--eager-every=" + llvm::Twine(flags.eagerEvery) +
+        (flags.graph ? " cannot be negative" : " needs --graph"));
   if (flags.graph && flags.repeat < 2)
     return reportBadInput("--graph needs --repeat: the first run is eager");
   if (flags.target == Target::CUDA && flags.concurrent)

@@ -114,7 +114,7 @@ class ShardQ_ProtocolOp<string opMnemonic, list<Trait> traits = []>
 def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
   let summary = "writes an exchange's rows into the inboxes of the group";
   let description = [{
-    The data part of the buffer forms of `exchange`, `gather_query`, `combine_lse`, `gather_rows` and
+    The data part of the buffer forms of `exchange`, `gather_query`, `combine_lse`, `reduce_heads`, `gather_rows` and
     `gather_kv_start`: writes each row straight into the owner's copy of `inbox`, own rows included; peers in
     rotated order, `rank+1`, `rank+2`, ... A step whose inbox would not fit the channel writes
     nothing and is an error of the runtime (a gate keeps such steps out of `exchange`).
@@ -158,7 +158,7 @@ def ShardQ_PushOp : ShardQ_ProtocolOp<"push"> {
     - `ids`, `offsets` and `decodes` stand with the directions of `exchange` only
     - `blocks` and `block_size` stand together and with `gather_rows` only, `block_stride_rows` with them
     - `inbox` is in symmetric memory of the mesh
-    - `capacity`, in rows of the inbox, is not negative
+    - `capacity`, in rows of the inbox, is not negative; of `gather_rows` and `scatter_rows` a multiple of the ranks
     - `transport`, where chosen, is `direct` or `nccl`
   }];
   let arguments = (ins ShardQ_DirectionAttr:$direction,

@@ -284,8 +284,8 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     - heads and dimensions are static, the heads 1 or more
     - `sink` has the op's heads or those of the whole mesh axis
     - `scale` is finite
-    - the sharding's mesh exists and has its axes; each `kv` axis is one of heads or tokens, or
-      lies in one
+    - the sharding's mesh exists and has its axes; each `kv` axis is one of heads or tokens, lies
+      in one, or joins such an axis with others
   }];
   let arguments = (ins Variadic<ShardQ_Shaped<[BF16, F16, F32], [3]>>:$q,
                        ShardQ_Shaped<[BF16, F16, F32, I8], [2]>:$kv,

@@ -66,7 +66,7 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp"
     ```
 
-    The form for prefill and mixed steps, in which keys travel, while the indexer runs; nothing is merged, and
+    The form for prefill and mixed steps, in which keys travel, while the indexer runs (on GPUs, so far, before it); nothing is merged, and
     decode rows attend the gathered keys too, or with `decode-rows=combine` go the way of decode steps meanwhile:
 
     ```mlir
@@ -81,7 +81,9 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     With `blocks=full` every entry of the table is gathered (`gather_blocks`), so that sizes do not depend on the step.
 
     `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
-    with the index ops that feed this attention alone. The gather needs the step's lengths, from the `expand_rows`
+    with the index ops that feed this attention alone. (Where the rows are chunks of requests over ranks that
+    KV is divided over too, keys that do not fit have no other way: the condition is then whether there is prefill, and they are an
+    error of the runtime.) The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
     for decode steps. A sink joins the merge, and no partial output. The two calls of `--shardq-pcp` share one gather,
     unless decode rows are combined.
@@ -125,7 +127,7 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
              clEnumValN(::mlir::shardq::GatheredBlocks::Compact, "compact", "Those with tokens of the step, each once"),
              clEnumValN(::mlir::shardq::GatheredBlocks::Full, "full", "All that the table names"))}]>,
     Option<"nullBlock", "null-block", "int32_t", "-1",
-           "Block that stands for none in block tables, and is not gathered">,
+           "Block that stands for none in block tables, and is not gathered (0 of engines that keep that one free)">,
     Option<"paddedHeads", "padded-heads", "int64_t", "0",
            "Heads that rows of gathered queries have room for; 0: those of the group">,
     Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">
@@ -268,7 +270,7 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
   let summary = "Chooses how each collective travels, and says why";
   let description = [{
     One table, at the top of the pass' file, from what is known when a program is compiled: the
-    mesh, hosts, types, the target and the option. Each collective of level 2 on tensors gets a `transport` attribute with the
+    mesh, hosts, the heads that each rank keeps, the target and the option. Each collective of level 2 on tensors gets a `transport` attribute with the
     choice and its reason, and a remark that says the same. One that has a choice keeps it: by hand, or of an earlier run.
 
     | choice | what it is |

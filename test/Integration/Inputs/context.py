@@ -526,7 +526,7 @@ func.func @merge(%p: {part} {BY_RANK}, {arguments}) -> ({out} {BY_RANK}, {merged
 
 
 def sequence():
-    """Gather, combine, gather, combine: single buffers, many runs, a slow rank or none."""
+    """Gather, combine, gather, combine: single buffers, many runs."""
     rng = np.random.default_rng(11)
     for tp, dcp in ((2, 2), (3, 3), (8, 4)):
         rows, own, dim = 7, 2, 8
