@@ -83,8 +83,8 @@ static void emitWeighPartialKernel(KernelBuilder &b, WeighPartialOp op,
     Value isEmpty =
         arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, total, none);
     Value divisor = b.select(isEmpty, b.f32(1.0), total);
-    Value mine = b.choose(
-        isKnown, [&] { return loadOf(me); }, [&] { return infinity; });
+    Value mine =
+        b.choose(isKnown, [&] { return loadOf(me); }, [&] { return infinity; });
     Value reads = takesPart(b, mine);
     Value weight = arith::DivFOp::create(b, weigh(mine, top), divisor);
     b.overThreads(zero, b.dim(share, 2), [&](Value d) {
@@ -132,8 +132,8 @@ static void emitSumPartialsKernel(KernelBuilder &b, SumPartialsOp op,
 KernelShape mlir::shardq::getReductionShape(Operation *op) {
   MemRefType type = getValuesType(op);
   KernelShape shape;
-  shape.threads = std::clamp<int64_t>(
-      llvm::alignTo(type.getDimSize(2), kWarp), kWarp, 256);
+  shape.threads =
+      std::clamp<int64_t>(llvm::alignTo(type.getDimSize(2), kWarp), kWarp, 256);
   shape.blocksPerRow = type.getDimSize(1);
   return shape;
 }
