@@ -37,6 +37,8 @@ def expected(action, culprit, exchange, slot, epoch):
     if action == "drop-flag":
         text = (rf"deadline: rank \d waited [\d.]+ s for rank ({culprit}|\d, which waits for it) {where}{seen}"
                 rf", whose signal did not arrive{chain}")
+        # The culprit waits too, for the next exchange, and may give up first.
+        text += rf"|peer left: rank {culprit} left the group while rank \d waited for it {where}{seen}$"
     if action == "wrong-rows":
         text = rf"wrong rows: rank {culprit} pushed \d+ rows where rank \d expected \d+ {where}\)$"
     if action == "wrong-operation":
