@@ -102,8 +102,11 @@ static LogicalResult verifyParts(MeshOp mesh, AxisAttr axis,
 /// Once all axes are known, which say how far apart ranks are.
 static LogicalResult verifySpacing(MeshOp mesh, AxisAttr axis) {
   SmallVector<AxisAttr> parts = mesh.getParts(axis);
-  for (auto [part, next] :
-       llvm::zip(ArrayRef(parts), ArrayRef(parts).drop_front())) {
+  // One rank has no neighbours.
+  llvm::erase_if(parts, [](AxisAttr part) { return part.getSize() == 1; });
+  if (parts.empty())
+    return success();
+  for (auto [part, next] : llvm::zip(parts, llvm::drop_begin(parts))) {
     int64_t step = mesh.getStride(part);
     int64_t expected = mesh.getStride(next) * next.getSize();
     if (step != expected)
@@ -174,8 +177,12 @@ int64_t MeshOp::getNumRanks() {
 
 int64_t MeshOp::getStride(AxisAttr axis) {
   // Evenly spaced, the last part fastest.
-  if (!axis.getParts().empty())
-    return getStride(getParts(axis).back());
+  if (!axis.getParts().empty()) {
+    SmallVector<AxisAttr> parts = getParts(axis);
+    while (parts.size() > 1 && parts.back().getSize() == 1)
+      parts.pop_back();
+    return getStride(parts.back());
+  }
   // A sub-axis is the fastest part of its parent: the same stride.
   StringRef top =
       axis.getParent() ? axis.getParent().getValue() : axis.getName();

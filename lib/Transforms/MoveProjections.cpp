@@ -7,8 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/ShardQ.h"
@@ -96,12 +98,30 @@ static bool isZeroFill(Value value) {
   return fill && matchPattern(fill.getInputs().front(), m_AnyZeroFloat());
 }
 
+/// Whether the op is linear in each input. What upstream takes for a
+/// contraction may have other ops around the product.
+static bool isLinear(linalg::LinalgOp op) {
+  return llvm::all_of(op->getRegion(0).front(), [](Operation &inner) {
+    return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp, linalg::YieldOp>(
+        inner);
+  });
+}
+
+/// Whether only the rows, if anything, are open.
+static bool hasStaticHeads(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == 3 && !tensor.isDynamicDim(1) &&
+         !tensor.isDynamicDim(2);
+}
+
 /// The op as a projection of its input `input`.
 static std::optional<Projection> matchProjection(linalg::LinalgOp op,
                                                  unsigned input) {
   if (!op || !op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 ||
       op.getNumDpsInits() != 1 || !linalg::isaContractionOpInterface(op) ||
-      !isZeroFill(op.getDpsInits().front()))
+      !isLinear(op) || !isZeroFill(op.getDpsInits().front()) ||
+      !hasStaticHeads(op->getOperand(input).getType()) ||
+      !hasStaticHeads(op->getResult(0).getType()))
     return std::nullopt;
   FailureOr<linalg::ContractionDimensions> dims =
       linalg::inferContractionDims(op);
@@ -169,6 +189,9 @@ bool Mover::widen(const Projection &projection, Operation *exchange,
   auto type = cast<RankedTensorType>(argument.getType());
   if (!type.hasStaticShape())
     return stays("the size of its weights is open");
+  if (function.getArgAttr(
+          number, bufferization::BufferizationDialect::kBufferLayoutAttrName))
+    return stays("its weights have a layout of their own");
   int64_t ranks = over.axis.getSize();
   int64_t bytes = llvm::divideCeil(
       type.getNumElements() * type.getElementTypeBitWidth() * (ranks - 1), 8);
@@ -252,7 +275,17 @@ void Mover::moveBefore(CombineLseOp combine) {
   if (getHeadBits(type) >= getHeadBits(combine.getPartial().getType()))
     return remark(projection->op,
                   "projection stays where it is: what it makes is not smaller");
+  if (!isa<BFloat16Type, Float16Type, Float32Type>(type.getElementType()))
+    return remark(projection->op,
+                  "projection stays where it is: what it makes cannot be "
+                  "merged");
   // Where rows are scattered a rank has the weights of all heads already.
+  Value weights = projection->getWeights();
+  if (combine.getScatterTokens() &&
+      (!cast<RankedTensorType>(weights.getType()).hasStaticShape() ||
+       !DominanceInfo(function).properlyDominates(weights, combine)))
+    return remark(projection->op, "projection stays where it is: its weights "
+                                  "are not there before the merge");
   if (!combine.getScatterTokens() &&
       !widen(*projection, combine, combine.getMeshAttr(),
              combine.getAxisAttr()))
@@ -274,7 +307,8 @@ void Mover::moveBefore(CombineLseOp combine) {
 
 /// Narrower queries are gathered, and projected behind that.
 void Mover::moveBehind(GatherQueryOp gather) {
-  if (gather.isOnBuffers() || isAlone(gather) || !gather->hasOneUse())
+  if (gather.isOnBuffers() || isAlone(gather) || gather.getPaddedHeads() ||
+      !gather->hasOneUse())
     return;
   auto attention = dyn_cast<SparseMlaOp>(*gather->user_begin());
   if (!attention || attention.getQ().size() != 1)

@@ -72,6 +72,12 @@ std::pair<Value, Value> getStepLengths(ExpandRowsOp expand) {
   return {expand.getQueryStart(), expand.getSeqLens()};
 }
 
+/// Whether the rows are tails of requests alone.
+bool isOfTails(ExpandRowsOp expand) {
+  ChunkLengthsOp chunks = expand ? getChunks(expand) : ChunkLengthsOp();
+  return chunks && chunks.getPart() == ChunkPart::Tail;
+}
+
 /// Rows of the whole step.
 Value getStepRows(ExpandRowsOp expand) {
   ChunkLengthsOp chunks = getChunks(expand);
@@ -622,7 +628,7 @@ Value Rewriter::createDecodes(const Candidate &candidate) {
   ExpandRowsOp expand = candidate.expand;
   Location loc = op.getLoc();
   Value decodes = CountDecodeRowsOp::create(
-      builder, loc, builder.getIndexType(), expand.getQueryStart(),
+      builder, loc, builder.getIndexType(), getStepLengths(expand).first,
       expand.getSpeculativeTokensAttr());
   Value rows = tensor::DimOp::create(builder, loc, op.getQ().front(), 0);
   return arith::MinSIOp::create(builder, loc, decodes, rows);
@@ -640,8 +646,9 @@ SmallVector<Value> Rewriter::createGathered(const Candidate &candidate,
                     op.getTopkLength().getType());
   Value ownSlots = castTo(builder, op.getLoc(), slots->getResult(0),
                           op.getSlots().getType());
-  // Ranks have different numbers of decode rows in shards of the step's.
-  if (!combinesDecodeRows || hasTokenShards(op))
+  // Ranks have different numbers of decode rows in shards of the step's, and
+  // none among tails.
+  if (!combinesDecodeRows || hasTokenShards(op) || isOfTails(candidate.expand))
     return attendGathered(candidate, start, keys, op->getResultTypes(),
                           op.getQ(), ownSlots, op.getReq(), length);
 

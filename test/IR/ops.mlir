@@ -14,6 +14,13 @@ shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 // CHECK: shardq.mesh @joined ["dp" = 2, "tp" = 3, "kv" = 6 of ["dp", "tp"]]
 shardq.mesh @joined ["dp" = 2, "tp" = 3, "kv" = 6 of ["dp", "tp"]]
 
+// One rank has no neighbours that could be anywhere.
+// CHECK: shardq.mesh @alone ["pcp" = 1, "tp" = 4, "dcp" = 2 in "tp", "kv" = 2 of ["pcp", "dcp"]]
+shardq.mesh @alone ["pcp" = 1, "tp" = 4, "dcp" = 2 in "tp", "kv" = 2 of ["pcp", "dcp"]]
+
+// CHECK: shardq.mesh @last ["pcp" = 2, "tp" = 4, "dcp" = 1 in "tp", "kv" = 2 of ["pcp", "dcp"]]
+shardq.mesh @last ["pcp" = 2, "tp" = 4, "dcp" = 1 in "tp", "kv" = 2 of ["pcp", "dcp"]]
+
 // CHECK: module attributes {test.axis = #shardq.axis<"kv" = 6 of "dp", "tp">}
 module attributes {test.axis = #shardq.axis<"kv" = 6 of "dp", "tp">} {}
 

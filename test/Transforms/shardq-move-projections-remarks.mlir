@@ -181,3 +181,79 @@ func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x
       outs(%init : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
   return %u, %v, %x : tensor<?x4x8xf32>, tensor<?x4x8xf32>, tensor<?x4x8xf32>
 }
+
+// -----
+
+// Not linear: what upstream takes for a contraction has more around the product.
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xf32>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xf32>, tensor<?x8xf32>) -> tensor<?x4x32xf32>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.generic {indexing_maps = [#row, #weight, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%out, %w : tensor<?x4x32xf32>, tensor<4x32x8xf32>) outs(%zeros : tensor<?x4x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %size = math.absf %a : f32
+    %product = arith.mulf %size, %b : f32
+    %sum = arith.addf %c, %product : f32
+    linalg.yield %sum : f32
+  } -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x4xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index) -> tensor<?x4x4xf64> {
+  %zero = arith.constant 0.0 : f64
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x4xf64>
+  %zeros = linalg.fill ins(%zero : f64) outs(%empty : tensor<?x4x4xf64>) -> tensor<?x4x4xf64>
+  // expected-remark @+1 {{projection stays where it is: what it makes cannot be merged}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x4xbf16>)
+      outs(%zeros : tensor<?x4x4xf64>) -> tensor<?x4x4xf64>
+  return %v : tensor<?x4x4xf64>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<8x32x8xbf16>, %rows: index) -> tensor<?x8x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" {scatter_tokens} : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x8x32xbf16>
+  %twice = arith.addf %w, %w : tensor<8x32x8xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x8x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  // expected-remark @+1 {{projection stays where it is: its weights are not there before the merge}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %twice : tensor<?x8x32xbf16>, tensor<8x32x8xbf16>)
+      outs(%zeros : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  return %v : tensor<?x8x8xf32>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>,
+             %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">, bufferization.buffer_layout = strided<[256, 8, 1]>}, %rows: index) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{projection stays where it is: its weights have a layout of their own}}
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}

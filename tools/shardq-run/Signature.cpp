@@ -584,6 +584,28 @@ static llvm::SmallSetVector<StringAttr, 2> findShardAxes(func::FuncOp entry) {
   return axes;
 }
 
+llvm::Error run::checkArguments(const Signature &signature, ModuleOp changed) {
+  auto entry = changed.lookupSymbol<func::FuncOp>(
+      func::FuncOp(signature.entry).getName());
+  if (!entry || entry.getNumArguments() != signature.arguments.size())
+    return llvm::Error::success();
+  for (auto [i, argument] : llvm::enumerate(signature.arguments)) {
+    Type type = entry.getArgumentTypes()[i];
+    if (!isa<TensorType>(type) ||
+        (type == argument.type &&
+         entry.getArgAttr(i, kSplitAttrName) == argument.split))
+      continue;
+    std::string text;
+    llvm::raw_string_ostream(text)
+        << "argument %" << argument.name << " is " << argument.type
+        << ", and the passes make it " << type
+        << (entry.getArgAttr(i, kSplitAttrName) ? "" : " of no split")
+        << ": run shardq-opt first, and what it makes here";
+    return makeError(text);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
                                                 const AsmParserState *names) {
   Signature signature;

@@ -132,6 +132,10 @@ llvm::Expected<func::FuncOp> findEntry(ModuleOp module, llvm::StringRef name);
 llvm::Expected<Signature> analyzeSignature(func::FuncOp entry,
                                            const AsmParserState *names);
 
+/// An error where the entry of a module that passes have changed takes other
+/// arguments than the signature says: arrays are cut by that.
+llvm::Error checkArguments(const Signature &signature, ModuleOp changed);
+
 /// The functions that the entry reaches through calls, itself first.
 SmallVector<func::FuncOp> getReachable(func::FuncOp entry);
 

@@ -514,6 +514,8 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
   OwningOpRef<ModuleOp> rewritten = original->clone();
   if (llvm::Error error = runPipeline(*rewritten, options.pipeline))
     return error;
+  if (llvm::Error error = checkArguments(signature, *rewritten))
+    return error;
 
   VerifyReport report;
   report.step = inputs.step;
