@@ -584,9 +584,9 @@ static llvm::SmallSetVector<StringAttr, 2> findShardAxes(func::FuncOp entry) {
   return axes;
 }
 
-llvm::Error run::checkArguments(const Signature &signature, ModuleOp changed) {
-  auto entry = changed.lookupSymbol<func::FuncOp>(
-      func::FuncOp(signature.entry).getName());
+llvm::Error run::checkArguments(const Signature &signature, ModuleOp changed,
+                                StringRef name) {
+  auto entry = changed.lookupSymbol<func::FuncOp>(name);
   if (!entry || entry.getNumArguments() != signature.arguments.size())
     return llvm::Error::success();
   for (auto [i, argument] : llvm::enumerate(signature.arguments)) {

@@ -132,9 +132,11 @@ llvm::Expected<func::FuncOp> findEntry(ModuleOp module, llvm::StringRef name);
 llvm::Expected<Signature> analyzeSignature(func::FuncOp entry,
                                            const AsmParserState *names);
 
-/// An error where the entry of a module that passes have changed takes other
-/// arguments than the signature says: arrays are cut by that.
-llvm::Error checkArguments(const Signature &signature, ModuleOp changed);
+/// An error where the entry of a module that passes have changed, in which the
+/// signature's own may be gone, takes other arguments than the signature says:
+/// arrays are cut by that.
+llvm::Error checkArguments(const Signature &signature, ModuleOp changed,
+                           llvm::StringRef entry);
 
 /// The functions that the entry reaches through calls, itself first.
 SmallVector<func::FuncOp> getReachable(func::FuncOp entry);

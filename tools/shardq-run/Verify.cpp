@@ -514,7 +514,7 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
   OwningOpRef<ModuleOp> rewritten = original->clone();
   if (llvm::Error error = runPipeline(*rewritten, options.pipeline))
     return error;
-  if (llvm::Error error = checkArguments(signature, *rewritten))
+  if (llvm::Error error = checkArguments(signature, *rewritten, entryName))
     return error;
 
   VerifyReport report;

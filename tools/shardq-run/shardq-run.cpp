@@ -221,7 +221,7 @@ static int runPlain(ModuleOp module, const Signature &signature,
   if (!options.pipeline.empty())
     if (llvm::Error error = runPipeline(module, options.pipeline))
       return reportBadInput(std::move(error));
-  if (llvm::Error error = checkArguments(signature, module))
+  if (llvm::Error error = checkArguments(signature, module, entry))
     return reportBadInput(std::move(error));
   std::vector<KvShards> alike;
   RunOptions run = options.run;
