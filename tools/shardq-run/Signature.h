@@ -136,7 +136,7 @@ llvm::Expected<Signature> analyzeSignature(func::FuncOp entry,
 /// signature's own may be gone, takes other arguments than the signature says:
 /// arrays are cut by that.
 llvm::Error checkArguments(const Signature &signature, ModuleOp changed,
-                           llvm::StringRef entry);
+                           llvm::StringRef name);
 
 /// The functions that the entry reaches through calls, itself first.
 SmallVector<func::FuncOp> getReachable(func::FuncOp entry);
