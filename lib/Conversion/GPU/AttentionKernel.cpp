@@ -92,6 +92,8 @@ private:
   Value slotOf(Value keyBlock);
   void gather(Value slot, Value stage);
   void gatherPacked(Value known, Value from, Value base);
+  void gatherColumns(Value known, Value base,
+                     llvm::function_ref<Value(Value)> load);
   void unpackChunks(Value known, Value from, Value base);
   void copyRope(Value known, Value from, Value base);
   Value unpackColumn(Value from, Value column);
@@ -443,18 +445,26 @@ Value AttentionKernel::unpackColumn(Value from, Value column) {
       });
 }
 
+/// This thread's columns of a key, one after the other; zeros for no key and
+/// behind the last column.
+void AttentionKernel::gatherColumns(Value known, Value base,
+                                    llvm::function_ref<Value(Value)> load) {
+  Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
+  b.loop(
+      b.extend(laneOfKey), b.index(plan.steps * kTile),
+      [&](Value column) {
+        Value value = b.choose(
+            b.both(known, b.less(column, b.index(queryDim))),
+            [&] { return load(column); }, [&] { return none; });
+        b.storeAt(value, b.advance(base, b.mul(column, b.index(2))));
+      },
+      kLanesPerKey);
+}
+
 void AttentionKernel::gatherPacked(Value known, Value from, Value base) {
   auto narrow = [&] {
-    Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
-    b.loop(
-        b.extend(laneOfKey), b.index(plan.steps * kTile),
-        [&](Value column) {
-          Value value = b.choose(
-              b.both(known, b.less(column, b.index(queryDim))),
-              [&] { return unpackColumn(from, column); }, [&] { return none; });
-          b.storeAt(value, b.advance(base, b.mul(column, b.index(2))));
-        },
-        kLanesPerKey);
+    gatherColumns(known, base,
+                  [&](Value column) { return unpackColumn(from, column); });
   };
   if (!keysAreWide)
     return narrow();
@@ -497,16 +507,8 @@ void AttentionKernel::gather(Value slot, Value stage) {
     }
   };
   auto narrow = [&] {
-    Value none = arith::ConstantOp::create(b, b.getZeroAttr(element));
-    b.loop(
-        b.extend(laneOfKey), b.index(plan.steps * kTile),
-        [&](Value column) {
-          Value value = b.choose(
-              b.both(known, b.less(column, b.index(queryDim))),
-              [&] { return b.load(kv, {from, column}); }, [&] { return none; });
-          b.storeAt(value, b.advance(base, b.mul(column, b.index(2))));
-        },
-        kLanesPerKey);
+    gatherColumns(known, base,
+                  [&](Value column) { return b.load(kv, {from, column}); });
   };
   if (format)
     gatherPacked(known, from, base);
