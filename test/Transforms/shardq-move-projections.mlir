@@ -110,3 +110,27 @@ func.func @rows(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor
       outs(%zeros : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
   return %v : tensor<?x8x8xf32>
 }
+
+// -----
+
+// Rows with room for more heads than there are weights for.
+// CHECK-LABEL: func.func @padded(
+// CHECK-SAME: tensor<4x16x32xbf16> {shardq.split
+// CHECK: %[[WIDE:.*]] = linalg.contract {{.*}} -> tensor<?x4x32xbf16>
+// CHECK: shardq.gather_query(%[[WIDE]]) {{.*}} -> tensor<?x16x32xbf16>
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @padded(%q: tensor<?x4x16xbf16>, %w: tensor<4x16x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                  %kv: tensor<?x32xbf16>, %slots: tensor<?x6xi32>, %rows: index) -> tensor<?x16x32xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %wide = linalg.contract indexing_maps = [#row, #weight, #out] ins(%q, %w : tensor<?x4x16xbf16>, tensor<4x16x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %all = shardq.gather_query(%wide) over @ranks "dcp" {padded_heads} : (tensor<?x4x32xbf16>) -> tensor<?x16x32xbf16>
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 0.2 : f32}
+      : (tensor<?x16x32xbf16>, tensor<?x32xbf16>, tensor<?x6xi32>) -> tensor<?x16x32xbf16>
+  return %out : tensor<?x16x32xbf16>
+}
