@@ -1,4 +1,4 @@
-//===- CarrierOps.cpp - Exchanges that NCCL carries -----------------------===//
+//===- CarrierOps.cpp - Host code of targets ------------------------------===//
 
 #include "shardq/IR/CarrierOps.h"
 #include "OpHelpers.h"
@@ -50,6 +50,51 @@ void TransferOp::getEffects(
   effects.emplace_back(MemoryEffects::Read::get(), &getOutboxMutable());
   effects.emplace_back(MemoryEffects::Write::get(), &getLandingMutable());
   effects.emplace_back(MemoryEffects::Write::get(), PeerMemoryResource::get());
+}
+
+/// The nearest op of either kind on that side in the block; null if none.
+template <typename NextFn>
+static Operation *findOtherEnd(Operation *op, NextFn next) {
+  do
+    op = next(op);
+  while (op && !isa<AsideOp, JoinAsideOp>(op));
+  return op;
+}
+
+LogicalResult AsideOp::verify() {
+  if (auto outer = (*this)->getParentOfType<AsideOp>()) {
+    InFlightDiagnostic diag = emitOpError("stands in another");
+    diag.attachNote(outer.getLoc()) << "that one is here";
+    return diag;
+  }
+  Operation *end =
+      findOtherEnd(*this, [](Operation *op) { return op->getNextNode(); });
+  if (!isa_and_present<JoinAsideOp>(end))
+    return emitOpError("expects '")
+           << JoinAsideOp::getOperationName() << "' behind it in its block"
+           << (end ? ", before the next '" : "")
+           << (end ? getOperationName() : "") << (end ? "'" : "");
+  for (Operation *op = getOperation()->getNextNode(); op != end;
+       op = op->getNextNode()) {
+    WalkResult result = op->walk([&](AsideOp other) {
+      InFlightDiagnostic diag = emitOpError("is not joined before another");
+      diag.attachNote(other.getLoc()) << "the other is here";
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult JoinAsideOp::verify() {
+  Operation *begin =
+      findOtherEnd(*this, [](Operation *op) { return op->getPrevNode(); });
+  if (isa_and_present<AsideOp>(begin))
+    return success();
+  return emitOpError("expects '")
+         << AsideOp::getOperationName() << "' before it in its block, and no "
+         << "other '" << getOperationName() << "' between";
 }
 
 #define GET_OP_CLASSES

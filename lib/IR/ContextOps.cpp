@@ -18,6 +18,19 @@ LogicalResult mlir::shardq::detail::verifyInterleave(Operation *op,
          << std::numeric_limits<int32_t>::max();
 }
 
+LogicalResult mlir::shardq::detail::verifyRuns(Operation *op,
+                                               int64_t interleave,
+                                               int64_t blockSize) {
+  if (failed(verifyInterleave(op, interleave)) ||
+      failed(verifyBlocks(op, blockSize, blockSize)))
+    return failure();
+  if (interleave % blockSize == 0 || blockSize % interleave == 0)
+    return success();
+  return op->emitOpError("block_size is ")
+         << blockSize << " and interleave " << interleave
+         << ", expected one to be a multiple of the other";
+}
+
 /// A result of two dimensions in the rows and heads of another of three.
 static LogicalResult verifyLseShape(Operation *op, StringRef name,
                                     ShapedType lse, StringRef outName,
@@ -50,6 +63,28 @@ bool LocalLengthsOp::isRowOperand(OpOperand &) { return true; }
 
 LogicalResult
 LocalLengthsOp::reifyResultShapes(OpBuilder &builder,
+                                  ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back({tensor::getMixedSize(builder, getLoc(), getLengths(), 0)});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// DraftLengthsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult DraftLengthsOp::verify() {
+  if (failed(verifyTwoForms(*this, 1, 1)))
+    return failure();
+  return verifySameDim(*this, "entries", {"result", getOutType(0), 0},
+                       {"lengths", getLengths().getType(), 0});
+}
+
+bool DraftLengthsOp::isRowOperand(OpOperand &operand) {
+  return operand.getOperandNumber() == 0;
+}
+
+LogicalResult
+DraftLengthsOp::reifyResultShapes(OpBuilder &builder,
                                   ReifiedRankedShapedTypeDims &shapes) {
   shapes.push_back({tensor::getMixedSize(builder, getLoc(), getLengths(), 0)});
   return success();
@@ -122,12 +157,7 @@ LogicalResult FilterIndicesOp::verify() {
           verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
       failed(verifyBlocks(*this, *getBlockSize(), getBlockStride())))
     return failure();
-  // A run that straddled two blocks would have no one slot to begin at.
-  if (*getBlockSize() % getInterleave() != 0)
-    return emitOpError("block_size is ")
-           << *getBlockSize() << ", expected a multiple of interleave, "
-           << getInterleave();
-  return success();
+  return verifyRuns(*this, getInterleave(), *getBlockSize());
 }
 
 LogicalResult
@@ -571,6 +601,7 @@ void MergeLseOp::getEffects(Effects &effects) {
 // Effects
 //===----------------------------------------------------------------------===//
 
+SHARDQ_TWO_FORM_EFFECTS(DraftLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(LocalLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(ShardLengthsOp)
 SHARDQ_TWO_FORM_EFFECTS(FilterIndicesOp)

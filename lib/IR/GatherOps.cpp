@@ -18,19 +18,6 @@ static LogicalResult verifyOneEntry(Operation *op, StringRef name, Type type) {
          << name << "' is " << type << ", expected 1 entry";
 }
 
-/// Runs of the interleave and blocks never overlap in part.
-static LogicalResult verifyRuns(Operation *op, int64_t interleave,
-                                int64_t blockSize) {
-  if (failed(verifyInterleave(op, interleave)) ||
-      failed(verifyBlocks(op, blockSize, blockSize)))
-    return failure();
-  if (interleave % blockSize == 0 || blockSize % interleave == 0)
-    return success();
-  return op->emitOpError("block_size is ")
-         << blockSize << " and interleave " << interleave
-         << ", expected one to be a multiple of the other";
-}
-
 #define SHARDQ_ON_AXIS(OP)                                                     \
   LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbolTable) {     \
     return success(verifyAxis(*this, symbolTable, getMeshAttr(),               \

@@ -58,6 +58,11 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
 /// `interleave` of ops that know which rank keeps which token.
 LogicalResult verifyInterleave(Operation *op, int64_t interleave);
 
+/// Runs of the interleave and blocks never overlap in part: a run that
+/// straddled two of the scheduler's blocks would have no one slot to begin at.
+/// A kernel's blocks are parts of those, and may be parts of a run.
+LogicalResult verifyRuns(Operation *op, int64_t interleave, int64_t blockSize);
+
 /// Shapes of slots, one for each of `indices`, and of counts, one a row.
 LogicalResult reifySlots(OpBuilder &builder, Location loc, Value indices,
                          bool hasCounts, ReifiedRankedShapedTypeDims &shapes);

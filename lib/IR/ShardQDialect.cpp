@@ -58,10 +58,10 @@ void ShardQDialect::initialize() {
   addInterfaces<ShardQInliner>();
   declarePromisedInterfaces<
       bufferization::BufferizableOpInterface, CombineLseOp, CountDecodeRowsOp,
-      ConvertIndicesOp, ExchangeOp, ExpandRowsOp, FilterIndicesOp,
-      GatherBlocksOp, GatherGateOp, GatherKvFinishOp, GatherKvStartOp,
-      GatherQueryOp, GatheredSlotsOp, GatheredTableOp, IndexerOp,
-      LocalLengthsOp, LocalRowsOp, PackRowsOp, ReplicatedTableOp,
+      ConvertIndicesOp, DraftLengthsOp, ExchangeOp, ExpandRowsOp,
+      FilterIndicesOp, GatherBlocksOp, GatherGateOp, GatherKvFinishOp,
+      GatherKvStartOp, GatherQueryOp, GatheredSlotsOp, GatheredTableOp,
+      IndexerOp, LocalLengthsOp, LocalRowsOp, PackRowsOp, ReplicatedTableOp,
       ShardLengthsOp, SparseMlaOp, SplitGateOp, TakeRowsOp, TapOp, TokenSlotsOp,
       TopKOp, UnpackRowsOp, ZigzagSplitOp>();
 }

@@ -65,15 +65,9 @@ static LogicalResult verifyOwners(TokenSlotsOp op) {
   if (!op.getMeshAttr())
     return success();
   int64_t interleave = *op.getInterleave();
-  if (failed(verifyNoView(op, "table", op.getTable().getType())) ||
-      failed(verifyInterleave(op, interleave)))
+  if (failed(verifyNoView(op, "table", op.getTable().getType())))
     return failure();
-  // A run that straddled two blocks would have no one slot to begin at.
-  if (op.getBlockSize() % interleave != 0)
-    return op.emitOpError("block_size is ")
-           << op.getBlockSize() << ", expected a multiple of interleave, "
-           << interleave;
-  return success();
+  return verifyRuns(op, interleave, op.getBlockSize());
 }
 
 LogicalResult TokenSlotsOp::verify() {

@@ -202,6 +202,7 @@ void mlir::shardq::registerBufferizableOpInterfaceExternalModels(
     LocalRowsOp::attachInterface<TwoFormModel<LocalRowsOp>>(*context);
     TakeRowsOp::attachInterface<TwoFormModel<TakeRowsOp>>(*context);
     ExchangeOp::attachInterface<TwoFormModel<ExchangeOp>>(*context);
+    DraftLengthsOp::attachInterface<TwoFormModel<DraftLengthsOp>>(*context);
     LocalLengthsOp::attachInterface<TwoFormModel<LocalLengthsOp>>(*context);
     ShardLengthsOp::attachInterface<TwoFormModel<ShardLengthsOp>>(*context);
     FilterIndicesOp::attachInterface<TwoFormModel<FilterIndicesOp>>(*context);

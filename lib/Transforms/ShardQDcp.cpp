@@ -270,11 +270,12 @@ FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
     diag.attachNote(found.convert.getLoc()) << "they are made here";
     return failure();
   }
-  if (found.convert.getBlockSize() % sharding.getInterleave() != 0) {
-    InFlightDiagnostic diag =
-        reject(op) << "its cache blocks have " << found.convert.getBlockSize()
-                   << " rows, expected a multiple of the interleave, "
-                   << sharding.getInterleave();
+  int64_t run = sharding.getInterleave(), block = found.convert.getBlockSize();
+  if (block % run != 0 && run % block != 0) {
+    InFlightDiagnostic diag = reject(op)
+                              << "its cache blocks have " << block
+                              << " rows and the interleave is " << run
+                              << ", expected one to be a multiple of the other";
     diag.attachNote(found.convert.getLoc()) << "the block size is given here";
     return failure();
   }

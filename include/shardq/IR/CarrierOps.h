@@ -1,4 +1,4 @@
-//===- CarrierOps.h - Exchanges that NCCL carries ---------------*- C++ -*-===//
+//===- CarrierOps.h - Host code of targets ----------------------*- C++ -*-===//
 
 #ifndef SHARDQ_IR_CARRIEROPS_H
 #define SHARDQ_IR_CARRIEROPS_H

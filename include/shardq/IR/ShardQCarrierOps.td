@@ -1,7 +1,7 @@
-//===- ShardQCarrierOps.td - Exchanges that NCCL carries ---*- tablegen -*-===//
+//===- ShardQCarrierOps.td - Host code of targets ----------*- tablegen -*-===//
 //
-// What only the host code of the GPU target has, apart from the ops that every
-// level knows.
+// What only the host code of a target has, apart from the ops that every level
+// knows: how exchanges are carried, what runs beside what, and checks of sizes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -74,6 +74,76 @@ def ShardQ_TransferOp : ShardQ_Op<"transfer", [AllTypesMatch<["outbox", "landing
     int64_t getRowBytes();
   }];
   let hasVerifier = 1;
+}
+
+def ShardQ_AsideOp : ShardQ_Op<"aside", [SingleBlock, NoTerminator]> {
+  let summary = "launches beside those that follow";
+  let description = [{
+    What `body` launches runs in its order, behind everything before this op, and beside what stands behind it, up to the
+    next `join_aside`. Where that is no use, as where NCCL carries rows, it runs in line.
+
+    ```mlir
+    func.func @beside(%rows: memref<8xf32>) {
+      %one = arith.constant 1 : index
+      shardq.aside {
+        gpu.launch blocks(%a, %b, %c) in (%d = %one, %e = %one, %f = %one)
+                   threads(%x, %y, %z) in (%u = %one, %v = %one, %w = %one) {
+          gpu.terminator
+        }
+      }
+      shardq.join_aside
+      return
+    }
+    ```
+
+    **Constraints:**
+    - none stands in another
+    - a `join_aside` stands behind it in its block, before any other `aside` there and with none in regions between
+  }];
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$body attr-dict";
+  let hasVerifier = 1;
+}
+
+def ShardQ_JoinAsideOp : ShardQ_Op<"join_aside"> {
+  let summary = "what follows runs behind the launches aside";
+  let description = [{
+    The other end of `aside`. Memory that was freed in between is used again from here on.
+
+    ```mlir
+    func.func @beside() {
+      shardq.aside {
+      }
+      shardq.join_aside
+      return
+    }
+    ```
+
+    **Constraints:**
+    - an `aside` stands before it in its block, and no other `join_aside` between
+  }];
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 1;
+}
+
+def ShardQ_ExpectOp : ShardQ_Op<"expect"> {
+  let summary = "an error of the runtime unless two numbers are equal";
+  let description = [{
+    Records that `what` is `found`, where it is not `expected`, as an error of this rank that the call returns. Nothing stops: what
+    follows must be right, if of no use, for any numbers.
+
+    ```mlir
+    func.func @rows(%found: index, %expected: index) {
+      shardq.expect "rows of 'req' of shardq.convert_indices" %found equals %expected
+      return
+    }
+    ```
+
+    **Constraints:**
+    - none
+  }];
+  let arguments = (ins StrAttr:$what, Index:$found, Index:$expected);
+  let assemblyFormat = "$what $found `equals` $expected attr-dict";
 }
 
 #endif // SHARDQ_IR_SHARDQCARRIEROPS

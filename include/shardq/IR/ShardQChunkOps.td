@@ -134,6 +134,9 @@ def ShardQ_ChunkSlotsOp : ShardQ_TwoFormOp<"chunk_slots", ShardQ_OnAxis> {
     - `padded` `[P*local]`: its slot: of prefill requests those of their tokens, of decodes the first `n`
       rows; -1 for padding and copies
 
+    With `own_decodes` the rows of all decodes stand together in front, rank 0's copies first, and then those of the other
+    ranks. This is the order for a writer that runs before the gather and finds the slots of its own decode rows in front.
+
     So each token is written once, as by the step that is not split:
     `write_rows (take_rows %gathered[%order]) at(%padded)`. With `by_part` the local rows are those of a `chunk_split`
     with it.
@@ -156,7 +159,8 @@ def ShardQ_ChunkSlotsOp : ShardQ_TwoFormOp<"chunk_slots", ShardQ_OnAxis> {
   let arguments = (ins ShardQ_Shaped<[I32, I64], [1]>:$slots, ShardQ_IntVector:$query_start,
                        Index:$decodes, Index:$local,
                        Variadic<MemRefRankOf<[I32, I64], [1]>>:$outs,
-                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, UnitAttr:$by_part);
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis, UnitAttr:$by_part,
+                       UnitAttr:$own_decodes);
   let results = (outs Variadic<TensorRankOf<[I32, I64], [1]>>:$results);
   let assemblyFormat = [{
     $slots `by` `(` $query_start `)` `decodes` `(` $decodes `)` `local` `(` $local `)` `over` $mesh $axis

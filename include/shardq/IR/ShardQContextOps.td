@@ -40,6 +40,32 @@ def ShardQ_LocalLengthsOp : ShardQ_TwoFormOp<"local_lengths", [
   }];
 }
 
+def ShardQ_DraftLengthsOp : ShardQ_TwoFormOp<"draft_lengths", [
+    DeclareOpInterfaceMethods<ShardQ_RowWiseOpInterface>]> {
+  let summary = "sequence lengths of a draft step";
+  let description = [{
+    For each entry `n` of `lengths`, the tokens of a request before any was drafted: `n + step + 1` where `n` is positive,
+    and 0 elsewhere, for requests that are absent. `step` counts draft steps from 0. A sum that i32 does not hold is the largest
+    number of it. The result is a value of its own, so the lengths of the step that drafts begin from stay what they are.
+
+    ```mlir
+    func.func @draft(%seq_lens: tensor<?xi32>, %step: index) -> tensor<?xi32> {
+      %lengths = shardq.draft_lengths %seq_lens step(%step) : (tensor<?xi32>, index) -> tensor<?xi32>
+      return %lengths : tensor<?xi32>
+    }
+    ```
+
+    **Constraints:**
+    - operand and result agree in entries
+  }];
+  let arguments = (ins ShardQ_IntVector:$lengths, Index:$step, Variadic<MemRefRankOf<[I32], [1]>>:$outs);
+  let results = (outs Variadic<TensorRankOf<[I32], [1]>>:$results);
+  let assemblyFormat = [{
+    $lengths `step` `(` $step `)` (`outs` `(` $outs^ `)`)? attr-dict
+    `:` functional-type(operands, results)
+  }];
+}
+
 def ShardQ_ShardLengthsOp : ShardQ_TwoFormOp<"shard_lengths", ShardQ_OnAxis> {
   let summary = "query starts and key lengths of this rank's rows of a step";
   let description = [{
@@ -121,7 +147,7 @@ def ShardQ_FilterIndicesOp : ShardQ_TwoFormOp<"filter_indices", [
     - there are one or two results; slots are i32 or i64, counts i32
     - `interleave` is positive
     - `table`, `rows` and `block_size` stand together; `block_stride_rows` (default `block_size`) with them
-    - `block_size` is a positive multiple of `interleave`, `block_stride_rows` not below it
+    - `block_size` is positive, and it or `interleave` is a multiple of the other; `block_stride_rows` is not below it
     - `table` and the slots are no views
   }];
   let arguments = (ins ShardQ_IntMatrix:$indices, Optional<ShardQ_IntMatrix>:$table,

@@ -92,8 +92,8 @@ def ShardQ_TokenSlotsOp : ShardQ_TwoFormOp<"token_slots", [
     - `mesh`, `axis` and `interleave` stand together, and then `table` is no view
     - `req`, `visible` and the result agree in rows
     - `table` and the result are of one view
-    - `interleave` is positive
-    - `block_size` is a positive multiple of it, `block_stride_rows` (default `block_size`) not below it
+    - `interleave` and `block_size` are positive, and one is a multiple of the other; `block_stride_rows` (default
+      `block_size`) is not below `block_size`
   }];
   let arguments = (ins ShardQ_IntMatrix:$table, ShardQ_IntVector:$req, ShardQ_IntVector:$visible,
                        Variadic<MemRefRankOf<[I32, I64], [1]>>:$outs,

@@ -126,8 +126,8 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
            "Which blocks are gathered", [{::llvm::cl::values(
              clEnumValN(::mlir::shardq::GatheredBlocks::Compact, "compact", "Those with tokens of the step, each once"),
              clEnumValN(::mlir::shardq::GatheredBlocks::Full, "full", "All that the table names"))}]>,
-    Option<"nullBlock", "null-block", "int32_t", "-1",
-           "Block that stands for none in block tables, and is not gathered (0 of engines that keep that one free)">,
+    Option<"nullBlock", "null-block", "int32_t", "0",
+           "Block that stands for none in block tables, and is not gathered; -1: all blocks may hold tokens">,
     Option<"paddedHeads", "padded-heads", "int64_t", "0",
            "Heads that rows of gathered queries have room for; 0: those of the group">,
     Option<"remarks", "remarks", "bool", "true", "Say which attentions were rewritten">
