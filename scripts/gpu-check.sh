@@ -12,8 +12,8 @@
 #   --match=REGEX   only checks with such names
 #   --no-bench      no benchmarks
 #   --no-sanitizer  no compute-sanitizer
-#   --only=GROUPS   some of runtime,kernels,verify,roundtrip,graph,faults,nccl,
-#                   sanitizer,bench,peers
+#   --only=GROUPS   some of runtime,kernels,verify,trace,roundtrip,graph,faults,
+#                   nccl,sanitizer,bench,peers
 #   --package=DIR   what gpu-package.sh made (default: where this script lies)
 #   --peers=DIR     where exchange_peers.py is: the same exchanges by torch and NCCL
 #                   (default: peers in the package, where that is)
@@ -344,10 +344,52 @@ kv_over_all() {
 }
 kv_over_all 2 1
 kv_over_all 2 2
+kv_over_all 4 1
 chunks2=$programs/v32-pcp2-tp1-dcp1.mlir
 # One attention call a step, or one for heads and one for tails.
 chunks='builtin.module(shardq-pcp{remarks=false},shardq-dcp{remarks=false})'
 two_calls='builtin.module(shardq-pcp{two-calls=true remarks=false},shardq-dcp{remarks=false})'
+
+# written_program RANKS INTERLEAVE BLOCKS FORMAT: V3.2's rows of the step, packed into the
+# rank's KV cache, and keys of the indexer into a cache that each rank has whole, with BLOCKS
+# of its blocks to one of the table; all are read in the same step.
+written_program() {
+  local heads=$((128 / $1)) split='{shardq.split = #shardq.split<@ranks, 1 over "tp">}' view='#shardq.view<replicated>'
+  local q="tensor<?x$((128 / $1))x576xbf16>" out="tensor<?x$((128 / $1))x512xbf16>"
+  local keys="tensor<?x128xbf16, $view>" whole="tensor<?x?xi32, $view>" kv="tensor<?x656xi8>" i32="tensor<?xi32>"
+  cat <<PROGRAM
+shardq.mesh @ranks ["tp" = $1, "dcp" = $1 in "tp"]
+func.func @attention(%q: $q $split, %new: tensor<?x576xbf16>, %kv: $kv,
+    %index_q: tensor<?x64x128xbf16>, %index_w: tensor<?x64xf32>, %new_key: tensor<?x128xbf16>, %index_k: $keys,
+    %query_start: $i32, %seq_lens: $i32, %table: tensor<?x?xi32>) -> ($out $split) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : $q
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows {speculative_tokens = 1 : i64}
+      : ($i32, $i32, index) -> ($i32, $i32)
+  %view = shardq.replicated_table %table lengths(%seq_lens) over @ranks "dcp" {blocks_per_block = $3 : i64}
+      : (tensor<?x?xi32>, $i32) -> $whole
+  %all_at = shardq.token_slots table(%view) rows(%req, %visible) {block_size = 64 : i64}
+      : ($whole, $i32, $i32) -> tensor<?xi64, $view>
+  %keys = shardq.write_rows %new_key at(%all_at) into(%index_k)
+      : (tensor<?x128xbf16>, tensor<?xi64, $view>, $keys) -> $keys
+  %own_at = shardq.token_slots table(%table) rows(%req, %visible) over @ranks "dcp"
+      {block_size = 64 : i64, block_stride_rows = 70 : i64, interleave = $2 : i64}
+      : (tensor<?x?xi32>, $i32, $i32) -> tensor<?xi64>
+  %packed = shardq.pack_rows %new {format = #shardq.packed_rows<$4>} : (tensor<?x576xbf16>) -> $kv
+  %written = shardq.write_rows %packed at(%own_at) into(%kv) : ($kv, tensor<?xi64>, $kv) -> $kv
+  %topk = shardq.indexer q(%index_q) weights(%index_w) keys(%keys) table(%view) rows(%req, %visible) {block_size = 64 : i64}
+      : (tensor<?x64x128xbf16>, tensor<?x64xf32>, $keys, $whole, $i32, $i32) -> tensor<?x2048xi32>
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 64 : i64, block_stride_rows = 70 : i64}
+      : (tensor<?x2048xi32>, tensor<?x?xi32>, $i32) -> tensor<?x2048xi32>
+  %out = shardq.sparse_mla q(%q) kv(%written) slots(%slots) rows(%req) {kv_format = #shardq.packed_rows<$4>,
+      scale = 0.135233775 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<$2> ["dcp"]>}
+      : ($q, $kv, tensor<?x2048xi32>, $i32) -> $out
+  return %out : $out
+}
+PROGRAM
+}
+written2=$programs/v32-dcp2-written.mlir
+written_program 2 64 1 '512 x f8E4M3FN, rope = 64, order = scales_rope' >"$written2"
 
 # step NAME QUERY_LENS CONTEXT_LENS [DECODES]
 step() {
@@ -778,18 +820,18 @@ both_ways() {
   rm -rf "$logs/data/both-$1"-*
 }
 
-# struck ACTION MESSAGE: rank 1 dies or stops; every other rank has to name it, and
-# the tool to end with 1 by itself.
+# struck FAULT MESSAGE RANKS PROGRAM OPTION...: what rank 1 does in the first run of an
+# exchange. Every other rank has to say so, and the tool to end with 1 by itself.
 struck() {
-  local status=0
-  SHARDQ_FAULT="rank=1,operation=0,epoch=1,action=$1" \
-    ranks 2 "$tp2" --step="$examples/steps/small-open.json" --shard-q-tokens || status=$?
+  local fault=$1 message=$2 status=0
+  shift 2
+  SHARDQ_FAULT="rank=1,epoch=1,$fault" ranks "$@" || status=$?
   if ((status != 1)); then
     note="ended with $status, expected 1"
     return 1
   fi
-  note=$(grep -E -m 1 "$2" "$log" | cut -c1-110) || {
-    note="nothing says '$2'"
+  note=$(grep -E -m 1 "$message" "$log" | cut -c1-110) || {
+    note="nothing says '$message'"
     return 1
   }
 }
@@ -1015,6 +1057,25 @@ LIST
   # Outputs merged by weights and sums.
   check verify-v32-tp2-dcp2-ag_rs 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
     --pipeline="builtin.module(shardq-dcp{step=decode remarks=false},shardq-select-transport{transport=ag_rs remarks=false})"
+  # Outputs whose heads all ranks keep, in halves that travel twice (below, "merged"), or summed.
+  for ranks in 2 4; do
+    check "verify-v32-pcp$ranks-tp1-all-ag_ar" 180 verified $ranks "$programs/v32-pcp$ranks-tp1-all.mlir" \
+      --step="$examples/steps/small-closed-decodes.json" \
+      --pipeline="builtin.module(shardq-dcp{step=decode remarks=false},shardq-select-transport{transport=ag_ar remarks=false})"
+  done
+  # Rows that the step writes, by slots of either table, packed.
+  while read -r count interleave blocks steps format; do
+    file=$programs/v32-dcp$count-written-$interleave-$blocks.mlir
+    written_program "$count" "$interleave" "$blocks" "$format" >"$file"
+    for name in ${steps//,/ }; do
+      check "verify-v32-dcp$count-written-$interleave-$blocks-$name" 180 verified "$count" "$file" \
+        --step="$examples/steps/small-$name.json" --pipeline="$gate"
+    done
+  done <<'LIST'
+2 64 1 mixed,decode-trace 512 x f8E4M3FN, rope = 64, order = scales_rope
+4 4 2 speculative,closed-padding 512 x i8, rope = 64, order = rope_scales
+8 1 1 decode-trace,open 512 x f8E4M3FN, rope = 64, order = scales_rope
+LIST
   # Rows of any step over own keys, or over gathered ones; queries in rows with room for more heads.
   check verify-v32-dcp2-tokens-decode-mixed 180 verified 2 "$shards2" --step="$examples/steps/small-mixed.json" --pipeline="$dcp"
   check verify-v32-dcp2-tokens-gather-mixed 180 verified 2 "$shards2" --step="$examples/steps/small-mixed.json" --pipeline="$gather"
@@ -1058,6 +1119,31 @@ LIST
     check "verify-v32-pcp2-tp$((ranks / 2))-all-merged" 180 verified $ranks "$programs/v32-pcp2-tp$((ranks / 2))-all.mlir" \
       --step="$examples/steps/small-closed-decodes.json" --pipeline="$dcp"
   done
+fi
+
+# Steps of traces with all their tokens, which the float64 reference takes a minute for.
+if wanted trace; then
+  while read -r count program name passes; do
+    file=$examples/$program.mlir
+    [[ ! -f $programs/$program.mlir ]] || file=$programs/$program.mlir
+    options=()
+    [[ $passes == all ]] || options=(--pipeline="${!passes}")
+    if [[ $target == cpu && $name != decode-trace ]]; then
+      skip "trace-${program/deepseek-/}-$name-${passes/_/-}" "takes too long on CPUs"
+    else
+      alone "trace-${program/deepseek-/}-$name-${passes/_/-}" 590 verified "$count" "$file" \
+        --step="$examples/steps/$name.json" ${options[@]+"${options[@]}"}
+    fi
+  done <<'LIST'
+8 deepseek-v32-dcp8-decode decode-trace all
+4 deepseek-v32-dcp4-tokens decode-trace all
+4 glm5-tp4-dcp4-mixed mixed-trace all
+4 glm5-tp4-dcp4-mixed mixed-trace combine
+8 deepseek-v32-dcp8-prefill trace-06 all
+8 deepseek-v32-dcp8-prefill trace-06 gate
+4 v32-pcp2-tp2-dcp2 trace-09 chunks
+4 v32-pcp2-tp2-dcp2 trace-09 two_calls
+LIST
 fi
 
 if wanted roundtrip; then
@@ -1116,6 +1202,8 @@ if wanted graph; then
       --graph --repeat=$repeat
     check graph-dcp2-sinks 180 ranks 2 "$sinks2" --step="$examples/steps/small-decode-trace.json" --pipeline="$dcp" \
       --graph --repeat=$repeat
+    check graph-dcp2-written 180 ranks 2 "$written2" --step="$examples/steps/small-decode-trace.json" --pipeline="$gate" \
+      --graph --eager-every=4 --repeat=$repeat
     check graph-dcp2-padded 180 ranks 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" --pipeline="$padded" \
       --graph --repeat=$repeat
     check graph-dcp8-decode-trace 180 ranks 8 "$examples/deepseek-v32-dcp8-decode.mlir" \
@@ -1145,10 +1233,51 @@ if wanted graph; then
   fi
 fi
 
+# Each with the fault of an exchange, whose name is behind it.
+tokens_fault=(2 "$tp2" --step="$examples/steps/small-open.json" --shard-q-tokens)
+# Exchanges 0 and 1 are those of larger steps.
+step few-decodes 2,1,2 90,300,64
+decode_fault=(2 "$dcp2" --step="$programs/few-decodes.json" --pipeline="$dcp")
+step few-tokens 9,5,1 30,0,70
+gather_fault=(2 "$prefill2" --step="$programs/few-tokens.json" --pipeline="$gather")
+chunks_fault=(2 "$chunks2" --step="$programs/few-tokens.json" --pipeline="$chunks")
+step even-decodes 2,2,2 90,300,64
+shards_fault=(2 "$shards2" --step="$programs/even-decodes.json" --pipeline="$dcp")
+
+# fault PROGRAM ACTION NUMBER EXCHANGE [NEXT]
+fault() {
+  local message at=$3
+  local -n program=$1_fault
+  case $2 in
+  kill) message='^rank 0: peer dead: rank 1 died' ;;
+  stall) message="^rank 0: deadline: .*waited [0-9.]+ s for rank 1 .*$4 exchange $at of" ;;
+  # The rank itself may be the first to give up, or be done.
+  drop-flag) message="^rank 0: (deadline|peer left): .*rank 1.* .*$4 exchange $at of" ;;
+  wrong-rows) message="^rank 0: wrong rows: rank 1 pushed [0-9]+ rows where rank 0 expected [0-9]+ .*$4 exchange $at of" ;;
+  wrong-operation) message="^rank 0: wrong operation: rank 1 ran $5 .*rank 0 expected $4 exchange $at of" ;;
+  esac
+  alone "fault-$1-$2" 30 struck "operation=$at,action=$2" "$message" "${program[@]}"
+}
+
 # One at a time: what they wait for is a deadline.
 if wanted faults; then
-  alone fault-kill 40 struck kill '^rank 0: peer dead: rank 1 died'
-  alone fault-late 40 struck stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1'
+  alone fault-kill 40 struck operation=0,action=kill '^rank 0: peer dead: rank 1 died' "${tokens_fault[@]}"
+  alone fault-late 40 struck operation=0,action=stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1' "${tokens_fault[@]}"
+  fault decode kill 2 gather_heads
+  fault decode stall 3 scatter_heads
+  fault decode drop-flag 2 gather_heads
+  fault decode wrong-rows 3 scatter_heads
+  fault decode wrong-operation 2 gather_heads 'scatter_heads exchange 3'
+  fault gather kill 0 gather_rows
+  fault gather stall 0 gather_rows
+  fault gather wrong-rows 0 gather_rows
+  fault gather wrong-operation 0 gather_rows 'operation 1'
+  for action in kill stall drop-flag wrong-rows; do
+    fault chunks $action 1 gather_rows
+  done
+  fault chunks wrong-operation 1 gather_rows 'gather_rows exchange 2'
+  fault shards stall 2 scatter_rows
+  fault shards wrong-rows 0 gather_rows
 fi
 
 if wanted nccl; then
@@ -1188,8 +1317,9 @@ if wanted nccl; then
       check "nccl-roundtrip-w$count-h1-512-f32-d0" 120 round_trip "$count" 1 512 f32 0
     done
     wait
-    alone nccl-fault-kill 40 struck kill '^rank 0: peer dead: rank 1 died'
-    alone nccl-fault-late 40 struck stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1'
+    alone nccl-fault-kill 40 struck operation=0,action=kill '^rank 0: peer dead: rank 1 died' "${tokens_fault[@]}"
+    alone nccl-fault-late 40 struck operation=0,action=stall '^rank 0: deadline: .*waited [0-9.]+ s for rank 1' \
+      "${tokens_fault[@]}"
     transport=auto
     alone nccl-two-hosts 240 hosts_differ
   fi

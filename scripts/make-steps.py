@@ -17,6 +17,8 @@ top-k of 2,048, so that the split's gate opens; the others close it.
 decode-trace.json is a decode step: requests that arrived one after the other in the
 middle of the trace, each with its prompt and half of its answer as context, a token and
 a guessed one to compute. small-decode-trace.json has fewer of them and less context.
+mixed-trace.json has all of them, and from the middle of the trace as much prefill as the budget
+leaves.
 The result depends on the arguments alone.
 """
 
@@ -66,6 +68,17 @@ def write_decodes(output, trace, requests, arguments):
     write(output / "small-decode-trace.json",
           f"{comment}, 1/{arguments.shrink_decodes} of the requests and of their context",
           small, arguments.block_size, speculative_tokens=1)
+    return step
+
+
+def write_mixed(output, trace, decodes, steps, arguments):
+    """Those decodes in one step with a prefill step, which they cut."""
+    index = len(steps) // 2
+    room = arguments.budget - sum(query for query, _ in decodes)
+    comment = (f"step {index} of {len(steps)} of {trace}, chunked prefill with what the decodes "
+               f"of decode-trace.json leave of {arguments.budget} tokens")
+    write(output / "mixed-trace.json", comment, decodes + next(schedule(steps[index], room)),
+          arguments.block_size, speculative_tokens=1, decodes=len(decodes))
 
 
 def main():
@@ -111,8 +124,9 @@ def main():
               f"{comment}, with 1/{arguments.shrink_query} of the tokens and "
               f"1/{arguments.shrink_context} of the context",
               small, arguments.block_size)
-    write_decodes(arguments.output, arguments.trace.name,
-                  [row["input_tokens"] + row["output_tokens"] // 2 for row in rows], arguments)
+    decodes = write_decodes(arguments.output, arguments.trace.name,
+                            [row["input_tokens"] + row["output_tokens"] // 2 for row in rows], arguments)
+    write_mixed(arguments.output, arguments.trace.name, decodes, steps, arguments)
 
 
 if __name__ == "__main__":
