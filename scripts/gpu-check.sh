@@ -1010,7 +1010,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk conv exchange group gather local_ filter merge weigh sum chunk \
+  for name in mla idx topk conv exchange group gather local_ filter own_ merge weigh sum chunk \
     view unpack packing packed shards; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"

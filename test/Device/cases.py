@@ -1,5 +1,7 @@
 """The kernels that are tested, and their MLIR: python3 cases.py [PREFIX]."""
 
+import itertools
+import random
 import sys
 from dataclasses import dataclass
 
@@ -362,6 +364,22 @@ FILTER = [
     Filter("filter_any_in_place", 0, 2, interleave=3, in_place=True),
     Filter("filter_large_blocks", 40, 2, interleave=1 << 30, block=1 << 32),
 ]
+
+
+def own_slots():
+    """Filters of every number of ranks and interleave, of any width, and of one: with a table
+    and without, compacted and in place."""
+    numbers = random.Random(1)
+    for ranks, interleave in itertools.product(range(1, 9), (1, 2, 4, 8, 64)):
+        forms = list(itertools.product((64, 0), (False, True)))
+        widths = [0] * len(forms) + [numbers.randint(1, 2176)]
+        forms.append(forms[numbers.randrange(len(forms))])
+        for width, (block, in_place) in zip(widths, forms):
+            name = f"own_n{ranks}_i{interleave}_{width or 'any'}{'_table' * bool(block)}{'_in_place' * in_place}"
+            yield Filter(name, width, ranks, interleave, block, 70 if block and ranks % 2 else 0, in_place=in_place)
+
+
+OWN_SLOTS = list(own_slots())
 
 MERGE = [
     Merge("merge_1", 1, 4, merged="f32"),
@@ -877,7 +895,7 @@ def main():
     prefix = (sys.argv[1:] or [""])[0]
     for describe, cases in ((attention, ATTENTION), (attention, PACKED_ATTENTION), (indexer, INDEXER), (topk, TOPK),
                             (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
-                            (lengths, LENGTHS), (shards, SHARDS), (filter_, FILTER), (merge, MERGE), (rows, ROWS),
+                            (lengths, LENGTHS), (shards, SHARDS), (filter_, FILTER), (filter_, OWN_SLOTS), (merge, MERGE), (rows, ROWS),
                             (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES), (view, VIEWS),
                             (token_slots, TOKEN_SLOTS), (full, FULL), (packed, PACKED),
                             (weigh, WEIGH), (sum_, SUM), (chunk, CHUNK), (take, TAKE), (write, WRITE)):

@@ -8,7 +8,8 @@ FOLDER has what build_kernels.py made. On a machine with a GPU (with torch, for 
 memory and its top-k) the cubins run there; with --emulate, ptx.py interprets their
 PTX, with smaller inputs. One line a check; the exit code is 1 where one failed. Steps in
 chunks are compared with what the runtime's functions say, from --runtime (default:
-libshardq_runtime.so.1), and partly random by a seed that is printed and that --seed takes.
+libshardq_runtime.so.1). These steps and rows of filters are random by a seed that is printed and
+that --seed takes.
 """
 
 import argparse
@@ -2265,6 +2266,38 @@ def filter_checks(suite):
                 req=lambda rng: rng.integers(-1, 6, 700).astype(np.int32), repeat=20))
 
 
+def own_slots_check(suite, case, ranks, widths):
+    """Rows of random widths, positions and requests."""
+    tables = dict(table=lambda rng: rng.integers(-2, 5000, (4, 50)).astype(np.int32)) if case.block else {}
+
+    def body(_):
+        rng = np.random.default_rng([suite.seed, zlib.crc32(case.name.encode())])
+        for rank in ranks:
+            for width in [case.width] if case.width else widths:
+                rows = int(rng.integers(1, 40 if suite.where.is_device else 3))
+                # Most are in the table, some beyond, some of no token.
+                top = case.ranks * 64 * int(rng.integers(1, 60))
+                given = rng.integers(-top // 8, top, (rows, width)).astype(np.int32)
+                requests = rng.integers(-1, 5, rows).astype(np.int32)
+                more = dict(tables, req=lambda _, requests=requests: requests) if case.block else {}
+                try:
+                    filter_check(suite, case, rank, lambda _, given=given: given, **more)(rng)
+                except AssertionError as error:
+                    raise AssertionError(f"rank {rank}, {rows} x {width}, seed {suite.seed}: {error}") from error
+        return f"seed {suite.seed}"
+
+    return body
+
+
+def own_slots_checks(suite):
+    rng = np.random.default_rng(suite.seed)
+    big = suite.where.is_device
+    for case in cases.OWN_SLOTS:
+        ranks = range(case.ranks) if big else [int(rng.integers(case.ranks))]
+        widths = [1, *rng.integers(1, 2177, 6).tolist(), 2176] if big else [int(rng.integers(1, 2177))]
+        suite.check(f"{case.name}: random", own_slots_check(suite, case, ranks, widths))
+
+
 # --- Merge ------------------------------------------------------------------------
 
 
@@ -2570,6 +2603,7 @@ def main():
         suite.check(f"{case.name}: any length", lengths_check(suite, case))
     shards_checks(suite)
     filter_checks(suite)
+    own_slots_checks(suite)
     merge_checks(suite)
     reduction_checks(suite)
     chunk_checks(suite)
