@@ -257,3 +257,67 @@ func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>,
       outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
   return %v : tensor<?x4x8xf32>
 }
+
+// -----
+
+// Queries, which travel before their projection.
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%small: tensor<?x4x8xbf16>, %w: tensor<4x8x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index,
+             %kv: tensor<?x32xbf16>, %slots: tensor<?x16xi32>) -> tensor<?x8x32xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %q = linalg.contract indexing_maps = [#row, #weight, #out] ins(%small, %w : tensor<?x4x8xbf16>, tensor<4x8x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  // expected-remark @+1 {{queries are gathered before they are projected}}
+  %all = shardq.gather_query(%q) over @ranks "dcp" : (tensor<?x4x32xbf16>) -> tensor<?x8x32xbf16>
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 1.0 : f32}
+      : (tensor<?x8x32xbf16>, tensor<?x32xbf16>, tensor<?x16xi32>) -> tensor<?x8x32xbf16>
+  return %out : tensor<?x8x32xbf16>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%large: tensor<?x4x32xbf16>, %w: tensor<4x32x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index,
+             %kv: tensor<?x32xbf16>, %slots: tensor<?x16xi32>) -> tensor<?x8x32xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  // expected-remark @+1 {{projection stays where it is: what it takes is not smaller, or of another element type}}
+  %q = linalg.contract indexing_maps = [#row, #weight, #out] ins(%large, %w : tensor<?x4x32xbf16>, tensor<4x32x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %all = shardq.gather_query(%q) over @ranks "dcp" : (tensor<?x4x32xbf16>) -> tensor<?x8x32xbf16>
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 1.0 : f32}
+      : (tensor<?x8x32xbf16>, tensor<?x32xbf16>, tensor<?x16xi32>) -> tensor<?x8x32xbf16>
+  return %out : tensor<?x8x32xbf16>
+}
+
+// -----
+
+// The same weights over two names of one axis.
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+             %rows: index) -> (tensor<?x4x8xf32>, tensor<?x4x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  // expected-remark @+1 {{partial outputs are projected before they are merged}}
+  %one = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %two = shardq.combine_lse %partial lse(%lse) over @ranks "tp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%one, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  // expected-remark @+1 {{projection stays where it is: its weights are needed in two forms}}
+  %u = linalg.contract indexing_maps = [#row, #weight, #out] ins(%two, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v, %u : tensor<?x4x8xf32>, tensor<?x4x8xf32>
+}

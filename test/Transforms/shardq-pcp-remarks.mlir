@@ -1,4 +1,6 @@
 // RUN: shardq-opt %s --split-input-file --shardq-pcp --verify-diagnostics
+// RUN: shardq-opt %s --split-input-file --shardq-pcp=two-calls=true -o /dev/null 2>&1 | FileCheck %s
+// CHECK: remark: attention runs on chunks of requests over "pcp" (2 ranks), heads and tails apart
 
 // -----
 

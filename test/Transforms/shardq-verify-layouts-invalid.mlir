@@ -43,3 +43,17 @@ func.func @fine(%b: tensor<?x2x4xf32> {bufferization.buffer_layout = affine_map<
                 %c: tensor<?x4xf32> {bufferization.buffer_layout = strided<[?, 1], offset: ?>}) {
   return
 }
+
+// -----
+
+// expected-error @+1 {{argument #0 of @number, of type 'index', has the layout strided<[1]>, expected a ranked tensor to have one}}
+func.func @number(%n: index {bufferization.buffer_layout = strided<[1]>}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{of type 'tensor<*xf32>', has the layout strided<[1]>, expected a ranked tensor to have one}}
+func.func @unranked(%a: tensor<*xf32> {bufferization.buffer_layout = strided<[1]>}) {
+  return
+}

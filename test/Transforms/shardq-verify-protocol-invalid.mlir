@@ -571,3 +571,23 @@ func.func @f(%p: memref<?x2x16xf32>, %l: memref<?x2xf32>, %out: memref<?x2x16xf3
   shardq.merge_lse %parts into(%out) over @ranks "tp" : memref<?x2x20xf32, #shardq.symmetric<@ranks>>, memref<?x2x16xf32>
   return
 }
+
+// -----
+
+// Nobody frees what peers write into.
+shardq.mesh @ranks ["tp" = 4]
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 2>,
+              #shardq.channel<"out", offset = 4096, bytes = 2048, generations = 2>],
+  exchanges = ["q", "out"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index, %x: memref<?x8x8xf32>) {
+  %w = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.push heads_to_tokens(%q) by(%ids, %o) decodes(%d) into(%w)
+      over @ranks "tp" channel 0 exchange 0 {capacity = 8 : i64}
+      : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal heads_to_tokens by(%o) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  shardq.wait heads_to_tokens by(%o) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  // expected-error @+1 {{'memref.dealloc' op frees an inbox of the symmetric heap}}
+  memref.dealloc %w : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  return
+}
