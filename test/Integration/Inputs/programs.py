@@ -9,6 +9,7 @@ import time
 import numpy as np
 from attention import BLOCK, DIMS, HEADS, INDEX_DIM, INDEX_HEADS, SCALE, STRIDE, TOPK, VALUE
 from attention import attention, step
+from context_failures import chunks, decode, gate, shards
 import indexer
 import sparse_mla
 import splits
@@ -234,32 +235,43 @@ def children(parent):
     return sorted(found)
 
 
+def stop_ranks(ranks, text, batch, *options):
+    """Runs a program many times while a rank after the other is stopped for a while."""
+    with Directory() as directory:
+        module, file = os.path.join(directory, "m.mlir"), os.path.join(directory, "step.json")
+        with open(module, "w") as stream:
+            stream.write(text)
+        with open(file, "w") as stream:
+            json.dump(batch, stream)
+        stopped = 0
+        command = ["shardq-run", module, f"--step={file}", *options, "--slots=2"]
+        with subprocess.Popen([*command, "--repeat=400"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as tool:
+            deadline = time.monotonic() + 60
+            while tool.poll() is None and time.monotonic() < deadline and stopped < 4:
+                processes = children(tool.pid)
+                if len(processes) == ranks:
+                    slow = processes[stopped * 3 % ranks]
+                    os.kill(slow, signal.SIGSTOP)
+                    time.sleep(0.2)
+                    os.kill(slow, signal.SIGCONT)
+                    stopped += 1
+                time.sleep(0.03)
+            output = tool.communicate()[0]
+        expect(tool.returncode == 0, f"{ranks} ranks: exit status {tool.returncode}\n{output}")
+        expect(stopped > 1, f"{ranks} ranks: the run was over before it could be slowed down")
+
+
 def slow_rank():
     """A rank that is stopped for a while holds up the others and changes nothing."""
     for ranks in (2, 3, 4, 8):
-        with Directory() as directory:
-            module, file = os.path.join(directory, "m.mlir"), os.path.join(directory, "step.json")
-            with open(module, "w") as stream:
-                stream.write(attention(ranks, layers=2))
-            with open(file, "w") as stream:
-                json.dump(PREFILL, stream)
-            command = ["shardq-run", module, f"--step={file}", "--shard-q-tokens", "--slots=2"]
-            stopped = 0
-            with subprocess.Popen([*command, "--repeat=400"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True) as tool:
-                deadline = time.monotonic() + 60
-                while tool.poll() is None and time.monotonic() < deadline and stopped < 4:
-                    processes = children(tool.pid)
-                    if len(processes) == ranks:
-                        slow = processes[stopped * 3 % ranks]
-                        os.kill(slow, signal.SIGSTOP)
-                        time.sleep(0.2)
-                        os.kill(slow, signal.SIGCONT)
-                        stopped += 1
-                    time.sleep(0.03)
-                output = tool.communicate()[0]
-            expect(tool.returncode == 0, f"{ranks} ranks: exit status {tool.returncode}\n{output}")
-            expect(stopped > 1, f"{ranks} ranks: the run was over before it could be slowed down")
+        stop_ranks(ranks, attention(ranks, layers=2), PREFILL, "--shard-q-tokens")
+
+
+def slow_context():
+    """The same where KV caches, requests and rows are divided."""
+    for ranks, program in ((3, decode(3)), (4, gate(4, "mixed-step")), (2, chunks(2, 1)), (8, shards(8))):
+        stop_ranks(ranks, program.text, program.step, *program.options)
 
 
 if __name__ == "__main__":

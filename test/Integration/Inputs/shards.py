@@ -3,6 +3,8 @@
 What differs between ranks is split over dimension 0: block r is rank r's.
 """
 
+import re
+
 import numpy as np
 from context import BY_RANK, mesh, merge_oracle, random_partials
 from harness import expect, expect_equal, main, round_to, run, tensor, ulp, widen
@@ -113,6 +115,20 @@ func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
     run(text, dict(x=x), "--max-tokens=13")
     report = run(text, dict(x=x), "--max-tokens=12", status=1)
     expect("16" in report and "12" in report, f"no numbers in\n{report}")
+    # The merge that scatters rows has room for shares of as many.
+    p, l = tensor("f32", "?", 2, 64), tensor("f32", "?", 2)
+    text = f"""
+{mesh(4)}
+func.func @merge(%p: {p}, %l: {l}) -> ({p} {BY_RANK}) {{
+  %out = shardq.combine_lse %p lse(%l) over @ranks "dcp" {{scatter_tokens}} : ({p}, {l}) -> {p}
+  return %out : {p}
+}}
+"""
+    inputs = dict(p=np.ones((128, 2, 64), "<f4"), l=np.zeros((128, 2), "<f4"))
+    expect((run(text, inputs, "--max-tokens=128")[0] == 1).all(), "a mean of ones")
+    report = run(text, inputs, "--max-tokens=124", status=1)
+    expect(re.search(r"capacity: rank \d has 128 rows for the inbox of scatter_rows 2x68xf32", report),
+           f"nobody says what is too small in\n{report}")
 
 
 def uneven():
@@ -228,6 +244,70 @@ def scatter():
                 check(partial, lse, dcp, element, base, tp)
     partial, lse = random_partials(rng, 4, 8, 4, 512)
     check(partial, lse, 4, "bf16", lse_element="bf16")
+
+
+def views():
+    """An LSE is no bulk data: every other column of one, and one that is transposed."""
+    rng = np.random.default_rng(9)
+    for tp, dcp in ((1, 1), (2, 2), (3, 3), (8, 4)):
+        rows, heads, dim = 3 * dcp, 2, 8
+        partial, lse = random_partials(rng, tp, rows, heads, dim)
+        partial, lse = round_to("bf16", partial), round_to("f32", lse)
+        p, flat = tensor("bf16", "?", heads, dim), tensor("f32", "?", heads)
+        wide, turned = tensor("f32", "?", 2 * heads), tensor("f32", heads, "?")
+        view = f"memref<?x{heads}xf32, strided<[1, ?]>>"
+
+        def merge(argument, made):
+            return f"""
+{mesh(tp, dcp)}
+func.func @merge(%p: {p} {BY_RANK}, {argument} {BY_RANK}) -> ({p} {BY_RANK}, {flat} {BY_RANK}) {{{made}
+  %out, %merged = shardq.combine_lse %p lse(%l) over @ranks "dcp" {{scatter_tokens}} : ({p}, {flat}) -> ({p}, {flat})
+  return %out, %merged : {p}, {flat}
+}}
+"""
+        plain = lse.reshape(-1, heads)
+        columns = np.stack([plain, np.full_like(plain, 1e30)], axis=2).reshape(len(plain), 2 * heads)
+        across = np.ascontiguousarray(np.concatenate([block.T for block in lse], axis=0))
+        strided = merge(f"%w: {wide}", f"""
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %w, %c0 : {wide}
+  %l = tensor.extract_slice %w[0, 0] [%rows, {heads}] [1, 2] : {wide} to {flat}""")
+        transposed = merge(f"%t: {turned}", f"""
+  %m = bufferization.to_buffer %t : {turned} to memref<{heads}x?xf32>
+  %v = memref.transpose %m (i, j) -> (j, i) : memref<{heads}x?xf32> to {view}
+  %l = bufferization.to_tensor %v restrict : {view} to {flat}""")
+        parts = partial.reshape(-1, heads, dim)
+        expected = run(merge(f"%l: {flat}", ""), dict(p=parts, l=plain))
+        expect(np.isfinite(widen(expected[0])).all() and expected[0].any(), "nothing was merged")
+        for text, inputs in ((strided, dict(p=parts, w=columns)), (transposed, dict(p=parts, t=across))):
+            found = run(text, inputs)
+            for i in range(2):
+                expect_equal(found[i], expected[i], f"merge of views on {tp} ranks")
+
+
+def sequence():
+    """Gather, merge, gather, merge: single buffers of two slots, many runs."""
+    rng = np.random.default_rng(10)
+    for tp, dcp in ((2, 2), (3, 3), (8, 4)):
+        rows, heads, dim = 5, 2, 8
+        x = round_to("f32", rng.standard_normal((tp * rows, heads, dim)))
+        lse = round_to("f32", rng.standard_normal((tp * rows, heads)))
+        t, l = tensor("f32", "?", heads, dim), tensor("f32", "?", heads)
+        body, value = f"""
+  %lses = shardq.gather_rows %l over @ranks "dcp" {{token_shards}} : ({l}) -> {l}""", "%x"
+        for layer in range(4):
+            body += f"""
+  %g{layer} = shardq.gather_rows {value} over @ranks "dcp" {{token_shards}} : ({t}) -> {t}
+  %c{layer} = shardq.combine_lse %g{layer} lse(%lses) over @ranks "dcp" {{scatter_tokens}} : ({t}, {l}) -> {t}"""
+            value = f"%c{layer}"
+        # Every member gathers the same rows, so their mean is themselves.
+        (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @layers(%x: {t} {BY_RANK}, %l: {l} {BY_RANK}) -> ({t} {BY_RANK}) {{{body}
+  return {value} : {t}
+}}
+""", dict(x=x, l=lse), "--repeat=50", "--slots=2", f"--max-tokens={rows * dcp}")
+        expect(np.allclose(found, x, rtol=1e-5, atol=1e-6), "rows changed")
 
 
 def sinks():
