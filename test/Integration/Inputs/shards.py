@@ -62,7 +62,7 @@ def lengths():
 def two_parts():
     rng = np.random.default_rng(2)
     for tp, dcp in GROUPS:
-        for rows, shape, widths, element in ((0, (), (4, 4), "f32"), (3, (), (8, 5), "bf16"),
+        for rows, shape, widths, element in ((0, (), (4, 4), "f32"), (1, (), (8, 5), "bf16"), (128, (), (3, 1), "f16"),
                                              (17, (3,), (16, 4), "bf16"), (5, (2,), (512, 64), "f16"),
                                              (6, (), (33, 1), "i8")):
             parts = [rng.integers(-128, 128, (tp * rows, *shape, w)).astype("i1") if element == "i8" else
