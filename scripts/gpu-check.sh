@@ -1256,7 +1256,7 @@ fault() {
   wrong-rows) message="^rank 0: wrong rows: rank 1 pushed [0-9]+ rows where rank 0 expected [0-9]+ .*$4 exchange $at of" ;;
   wrong-operation) message="^rank 0: wrong operation: rank 1 ran $5 .*rank 0 expected $4 exchange $at of" ;;
   esac
-  alone "fault-$1-$2" 30 struck "operation=$at,action=$2" "$message" "${program[@]}"
+  alone "fault-$1-$2" 40 struck "operation=$at,action=$2" "$message" "${program[@]}"
 }
 
 # One at a time: what they wait for is a deadline.
