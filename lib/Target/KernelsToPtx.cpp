@@ -13,6 +13,8 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "shardq/Target/Passes.h"
 #include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -45,6 +47,19 @@ struct KernelsToPtxPass
 };
 } // namespace
 
+/// What the library leaves to who generates kernels.
+static void defineAwaitFront(llvm::Module &module) {
+  llvm::Function *function = module.getFunction("shardq_device_await_front");
+  if (!function)
+    return;
+  function->setLinkage(llvm::GlobalValue::InternalLinkage);
+  function->addFnAttr(llvm::Attribute::AlwaysInline);
+  llvm::IRBuilder<> b(
+      llvm::BasicBlock::Create(module.getContext(), "", function));
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_griddepcontrol_wait, {});
+  b.CreateRetVoid();
+}
+
 /// Links what the kernels call of the device library, and keeps it to them.
 static std::string linkDeviceLibrary(llvm::Module &module) {
   llvm::MemoryBufferRef buffer(
@@ -72,6 +87,7 @@ static std::string linkDeviceLibrary(llvm::Module &module) {
       function->removeFnAttr("target-cpu");
       function->removeFnAttr("target-features");
     }
+  defineAwaitFront(module);
   return "";
 }
 

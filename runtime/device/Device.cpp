@@ -292,8 +292,7 @@ bool isSignalToldFaulty(const DeviceContext &context) {
 }
 
 /// Where the line for a member is put.
-const protocol::FlagTable &tableFor(const DeviceContext &context,
-                                    int64_t consumer) {
+protocol::FlagTable tableFor(const DeviceContext &context, int64_t consumer) {
   return consumer == context.rank ? context.flags : context.outgoing;
 }
 
@@ -325,21 +324,44 @@ void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
                          &toldRows);
 }
 
+/// What a signal needs to know and the push in front of it does not write, read
+/// at once: possibly before the push has ended.
+struct Facts {
+  Facts(const DeviceContext &context, int32_t channel, const Group &group)
+      : known(context) {
+    int64_t outside;
+    isRight =
+        isChannel(context, channel) && group.isWithin(context.world, outside);
+    // What earlier kernels wrote may not be in this multiprocessor's cache yet.
+    if (isRight)
+      epoch =
+          1 + __scoped_atomic_load_n(&context.epochs[channel], __ATOMIC_RELAXED,
+                                     __MEMORY_SCOPE_DEVICE);
+  }
+
+  DeviceContext known;
+  bool isRight;       // channel and group
+  uint64_t epoch = 0; // that the signal begins
+};
+
 /// Signals; `wanted` is null where lines need not say what is expected. The new
 /// epoch, or 0 after an error that is known. One block.
 __attribute__((always_inline)) uint64_t
-signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
-            const Group &group, const int64_t *rows, const int64_t *wanted) {
-  bool refuse =
-      hasFailed(context) || !checkCall(context, channel, operation, group);
+signalGroup(const DeviceContext &context, const Facts &facts, int32_t channel,
+            int32_t operation, const Group &group, const int64_t *rows,
+            const int64_t *wanted) {
+  bool refuse = loadRelaxed(facts.known.failed) != 0 || !facts.isRight;
   // Orders what the block stored before what each lane releases below, and all
   // threads take one way.
-  if (barrierAny(refuse))
+  if (barrierAny(refuse)) {
+    if (!hasFailed(context))
+      checkCall(context, channel, operation, group);
     return 0;
-  uint64_t epoch = context.epochs[channel] + 1;
-  Exchange exchange{context.rank, context.slot, channel,
-                    epoch,        operation,    group};
-  bool isFaulty = strikes(context.fault, operation, epoch);
+  }
+  uint64_t epoch = facts.epoch;
+  Exchange exchange{
+      facts.known.rank, facts.known.slot, channel, epoch, operation, group};
+  bool isFaulty = strikes(facts.known.fault, operation, epoch);
   if (isFaulty && !isSignalToldFaulty(context))
     return 0;
   DeviceMemory memory;
@@ -347,7 +369,7 @@ signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
        step += blockThreads()) {
     int64_t index = group.rotated(step, context.rank);
     int64_t member = group.member(index);
-    const protocol::FlagTable &table = tableFor(context, member);
+    const protocol::FlagTable table = tableFor(facts.known, member);
     if (wanted)
       memory.store(
           table.line(member, context.slot, channel, epoch, context.rank).wanted,
@@ -363,9 +385,9 @@ signalGroup(const DeviceContext &context, int32_t channel, int32_t operation,
   // The release goes over the link and back; the lanes that wait for peers next
   // are others.
   if (threadIndex() == blockThreads() - 1) {
-    memory.storeRelease(context.epochs[channel], epoch);
-    if (context.marks) {
-      Mark &mark = context.marks[channel];
+    memory.storeRelease(facts.known.epochs[channel], epoch);
+    if (facts.known.marks) {
+      Mark &mark = facts.known.marks[channel];
       memory.store(mark.operation, operation);
       memory.store(mark.group.first, group.first);
       memory.store(mark.group.stride, group.stride);
@@ -395,18 +417,17 @@ poison(const DeviceContext &context, int32_t channel, uint64_t epoch) {
 
 /// Waits for all members, or fills the inbox of `epoch`. One block.
 __attribute__((always_inline)) void
-awaitGroup(const DeviceContext &context, int32_t channel, int32_t operation,
-           const Group &group, const int64_t *rows, uint64_t epoch,
-           bool refuse) {
+awaitGroup(const DeviceContext &context, const protocol::FlagTable &flags,
+           int32_t channel, int32_t operation, const Group &group,
+           const int64_t *rows, uint64_t epoch, bool refuse) {
   if (!refuse) {
     Exchange exchange{context.rank, context.slot, channel,
                       epoch,        operation,    group};
     Waiting memory(context, exchange);
     for (int64_t step = threadIndex(); step < group.size && !refuse;
          step += blockThreads()) {
-      Verdict verdict =
-          protocol::awaitMember(memory, context.flags, exchange,
-                                group.rotated(step, context.rank), rows);
+      Verdict verdict = protocol::awaitMember(
+          memory, flags, exchange, group.rotated(step, context.rank), rows);
       refuse = verdict.arrival != protocol::Arrival::Here;
       if (Failure failure = protocol::failureOf(exchange, verdict);
           failure.status != SHARDQ_OK)
@@ -479,8 +500,9 @@ SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
                                         int64_t group_stride,
                                         int64_t group_size,
                                         const int64_t *rows) {
-  signalGroup(*context, channel, operation,
-              {group_first, group_stride, group_size}, rows, nullptr);
+  Group group{group_first, group_stride, group_size};
+  signalGroup(*context, Facts(*context, channel, group), channel, operation,
+              group, rows, nullptr);
 }
 
 SHARDQ_DEVICE void
@@ -488,8 +510,9 @@ shardq_device_announce(const DeviceContext *context, int32_t channel,
                        int32_t operation, int64_t group_first,
                        int64_t group_stride, int64_t group_size,
                        const int64_t *rows, const int64_t *wanted) {
-  signalGroup(*context, channel, operation,
-              {group_first, group_stride, group_size}, rows, wanted);
+  Group group{group_first, group_stride, group_size};
+  signalGroup(*context, Facts(*context, channel, group), channel, operation,
+              group, rows, wanted);
 }
 
 SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
@@ -513,19 +536,23 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
     DeviceMemory memory;
     memory.storeRelease(context->marks[channel].arrived, epoch);
   }
-  awaitGroup(*context, channel, operation, group, rows, epoch, refuse);
+  awaitGroup(*context, context->flags, channel, operation, group, rows, epoch,
+             refuse);
 }
 
-SHARDQ_DEVICE void
-shardq_device_exchange(const DeviceContext *context, int32_t channel,
-                       int32_t operation, int64_t group_first,
-                       int64_t group_stride, int64_t group_size,
-                       const int64_t *rows, const int64_t *expected) {
+SHARDQ_DEVICE void shardq_device_exchange(
+    const DeviceContext *context, int32_t channel, int32_t operation,
+    int64_t group_first, int64_t group_stride, int64_t group_size,
+    const int64_t *rows, const int64_t *expected, int32_t ahead) {
   Group group{group_first, group_stride, group_size};
+  Facts facts(*context, channel, group);
+  if (ahead)
+    shardq_device_await_front();
   uint64_t epoch =
-      signalGroup(*context, channel, operation, group, rows, nullptr);
+      signalGroup(*context, facts, channel, operation, group, rows, nullptr);
   bool refuse = epoch == 0;
   if (refuse && isChannel(*context, channel))
     epoch = context->epochs[channel];
-  awaitGroup(*context, channel, operation, group, expected, epoch, refuse);
+  awaitGroup(*context, facts.known.flags, channel, operation, group, expected,
+             epoch, refuse);
 }

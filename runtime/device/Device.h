@@ -16,6 +16,11 @@
 
 extern "C" {
 
+/// Defined by who generates kernels: returns when the kernel in front has ended
+/// and its stores are visible, where this one may have started before that. All
+/// threads.
+void shardq_device_await_front();
+
 /// Own inbox on `channel` of the next epoch, the one that the next signal
 /// begins; where `signals_since` signals have been issued on the channel since
 /// the program asked for it, of that many epochs earlier. Any threads.
@@ -63,13 +68,13 @@ void shardq_device_wait(const shardq::device::DeviceContext *context,
                         int64_t group_stride, int64_t group_size,
                         const int64_t *rows);
 
-/// Signal and wait at once: `rows` are pushed, `expected` to be found. One
-/// block.
+/// Signal and wait at once: `rows` are pushed, `expected` to be found. With
+/// `ahead` the push, the kernel in front, may not have ended yet. One block.
 void shardq_device_exchange(const shardq::device::DeviceContext *context,
                             int32_t channel, int32_t operation,
                             int64_t group_first, int64_t group_stride,
                             int64_t group_size, const int64_t *rows,
-                            const int64_t *expected);
+                            const int64_t *expected, int32_t ahead);
 
 } // extern "C"
 

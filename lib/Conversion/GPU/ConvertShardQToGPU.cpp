@@ -576,7 +576,9 @@ void FunctionLowering::launch(Operation *op, Twine name,
   }
   blocks = arith::MinSIOp::create(
       b, loc, blocks, arith::ConstantIndexOp::create(b, loc, shape.maxBlocks));
-  blocks = arith::MaxSIOp::create(b, loc, blocks, one);
+  blocks = arith::MaxSIOp::create(
+      b, loc, blocks,
+      arith::ConstantIndexOp::create(b, loc, shape.leastBlocks));
   Value threads = arith::ConstantIndexOp::create(b, loc, shape.threads);
   Value shared;
   if (shape.dynamicShared)
@@ -590,7 +592,7 @@ void FunctionLowering::launch(Operation *op, Twine name,
   k.setInsertionPointToStart(&launchOp.getBody().front());
   Operation *end = gpu::TerminatorOp::create(k);
   k.setInsertionPoint(end);
-  if (startEarly)
+  if (startEarly && !shape.looksAhead)
     emitEarlyStart(k, shape);
 
   IRMapping copies;
@@ -610,6 +612,9 @@ void FunctionLowering::launch(Operation *op, Twine name,
   } else {
     body();
   }
+  // Whatever way the body took: the next kernel waits for this one only.
+  if (startEarly && shape.looksAhead)
+    NVVM::GriddepcontrolOp::create(k, NVVM::GridDepActionKind::wait);
 }
 
 /// A block of the card has to hold what a kernel keeps in shared memory.
@@ -1200,10 +1205,14 @@ LogicalResult FunctionLowering::lowerExchange(Operation *op, Value predicate) {
   scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
   Operation *then = branch.thenBlock()->getTerminator();
   announce(then, signal, operands, *rows, predicate);
+  KernelShape shape = getExchangeShape(op);
+  shape.looksAhead = !predicate && llvm::none_of(operands, [&](Value value) {
+    return values.isDevice(value);
+  });
   launch(branch.elseBlock()->getTerminator(), getKernelName(op) + "_wait",
-         getExchangeShape(op), *rows, operands, predicate,
+         shape, *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
-           emitFlagsKernel(k, signal, args);
+           emitFlagsKernel(k, signal, args, startEarly && shape.looksAhead);
          });
   values.noteSignal(signal.getChannel());
   launch(then, getKernelName(wait), getExchangeShape(wait), *rows, operands,

@@ -267,6 +267,8 @@ void mlir::shardq::declareDeviceLibrary(ModuleOp module) {
   declare("shardq_device_admit", i32, {pointer, i32, i32, i64, i64});
   for (StringRef flag : {"shardq_device_signal", "shardq_device_wait"})
     declare(flag, none, {pointer, i32, i32, i64, i64, i64, pointer});
-  for (StringRef flags : {"shardq_device_announce", "shardq_device_exchange"})
-    declare(flags, none, {pointer, i32, i32, i64, i64, i64, pointer, pointer});
+  declare("shardq_device_announce", none,
+          {pointer, i32, i32, i64, i64, i64, pointer, pointer});
+  declare("shardq_device_exchange", none,
+          {pointer, i32, i32, i64, i64, i64, pointer, pointer, i32});
 }

@@ -418,7 +418,8 @@ static Value countRows(KernelBuilder &b, OpTy op, bool isSent, int64_t ranks,
 /// this rank sends, else of those that it is sent.
 template <typename OpTy>
 static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
-                     ArrayRef<bool> isSent, ValueRange args) {
+                     ArrayRef<bool> isSent, ValueRange args,
+                     std::optional<bool> ahead = std::nullopt) {
   Value offsets = args[0], me = args[1], coordinate = args[2];
   Value device = toPointer(b, b.getLoc(), args[3]);
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
@@ -433,12 +434,14 @@ static void emitFlag(KernelBuilder &b, OpTy op, StringRef function,
       device,          b.i32(op.getChannel()), b.i32(op.getExchange()),
       toI64(b, first), toI64(b, stride),       i64(b, ranks)};
   arguments.append(counts);
+  if (ahead)
+    arguments.push_back(b.i32(*ahead));
   callDevice(b, function, Type(), arguments);
 }
 
 void mlir::shardq::emitFlagsKernel(KernelBuilder &b, SignalOp signal,
-                                   ValueRange args) {
-  emitFlag(b, signal, "shardq_device_exchange", {true, false}, args);
+                                   ValueRange args, bool ahead) {
+  emitFlag(b, signal, "shardq_device_exchange", {true, false}, args, ahead);
 }
 
 void mlir::shardq::emitAnnounceKernel(KernelBuilder &b, SignalOp signal,

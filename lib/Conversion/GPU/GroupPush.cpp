@@ -16,6 +16,8 @@ static constexpr int64_t kMaxBlocks = 132 * 16;
 /// Pieces of a thread in flight. A decode step has few rows, so blocks are to
 /// be many rather than long.
 static constexpr int64_t kMaxUnroll = 4;
+/// One for each multiprocessor.
+static constexpr int64_t kFewBlocks = 132;
 
 namespace {
 
@@ -40,7 +42,10 @@ struct Geometry {
   bool isGather, isByRows;
   int64_t threads;
   Pieces wide;   // of 16 bytes, where heads consist of them
+  Pieces fine;   // the same, one for a thread
   Pieces narrow; // of an element
+
+  int64_t fewRows() const;
 };
 
 } // namespace
@@ -95,8 +100,18 @@ Geometry::Geometry(PushOp op) {
   threads = even;
   narrow =
       cut(heads, bytes, elementBytes, threads, isWhole ? kMaxUnroll : unroll);
-  if (isWhole)
+  if (isWhole) {
     wide = cut(heads, bytes, 16, threads, unroll);
+    fine = cut(heads, bytes, 16, threads, 1);
+  }
+}
+
+/// Rows that do not fill the card: blocks are many rather than long. 0 where
+/// blocks are as short as can be.
+int64_t Geometry::fewRows() const {
+  if (wide.unroll <= 1)
+    return 0;
+  return kFewBlocks / (ranks * fine.parts);
 }
 
 KernelShape mlir::shardq::getGroupPushShape(PushOp op) {
@@ -106,6 +121,8 @@ KernelShape mlir::shardq::getGroupPushShape(PushOp op) {
   shape.threads = geometry.threads;
   shape.blocksPerRow = geometry.ranks * pieces.parts;
   shape.maxBlocks = kMaxBlocks;
+  shape.leastBlocks = std::max<int64_t>(1, geometry.fewRows() * geometry.ranks *
+                                               geometry.fine.parts);
   return shape;
 }
 
@@ -128,6 +145,7 @@ private:
   };
 
   void emitRows(const Pieces &pieces);
+  void emitWide();
   void copyPlace(const Pieces &pieces, const Place &place);
   /// Head and piece of it, computed in 32 bits.
   std::pair<Value, Value> split(const Pieces &pieces, Value piece);
@@ -327,6 +345,14 @@ void GroupPush::emitRows(const Pieces &pieces) {
   });
 }
 
+void GroupPush::emitWide() {
+  if (shape.fewRows() == 0)
+    return emitRows(shape.wide);
+  b.when(
+      b.lessEqual(rows, b.index(shape.fewRows())),
+      [&] { emitRows(shape.fine); }, [&] { emitRows(shape.wide); });
+}
+
 void GroupPush::emit() {
   bool isUnpack = carry && carry->isLanding;
   Value go = b.equal(
@@ -351,9 +377,7 @@ void GroupPush::emit() {
       aligned = b.both(aligned, isAligned16(b, source));
     if (carry)
       aligned = b.both(aligned, isAligned16(b, box));
-    b.when(
-        aligned, [&] { emitRows(shape.wide); },
-        [&] { emitRows(shape.narrow); });
+    b.when(aligned, [&] { emitWide(); }, [&] { emitRows(shape.narrow); });
   });
 }
 

@@ -25,6 +25,7 @@ struct KernelShape {
   int64_t blocksPerRow = 1;
   /// Rows that a block takes at a time, where rows are single elements.
   int64_t rowsPerBlock = 1;
+  int64_t leastBlocks = 1;
   int64_t maxBlocks = 1 << 30;
   /// Beyond `fewBlocks`, there is one in so many of them.
   int64_t fewBlocks = 1 << 30;
@@ -36,6 +37,9 @@ struct KernelShape {
   /// Whether it waits for other ranks: nothing behind it takes room on the card
   /// meanwhile.
   bool waitsForPeers = false;
+  /// Whether it reads what the kernel in front of it does not write before that
+  /// one has ended, and waits for it by itself.
+  bool looksAhead = false;
 };
 
 /// The `gpu.module` of all kernels of a program.
@@ -102,8 +106,10 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
-/// A signal and its wait in one kernel, with the arguments of either.
-void emitFlagsKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
+/// A signal and its wait in one kernel, with the arguments of either. With
+/// `ahead` it waits for the push in front of it by itself.
+void emitFlagsKernel(KernelBuilder &b, SignalOp signal, ValueRange args,
+                     bool ahead);
 
 /// Rows that NCCL carries, [ranks][rows] in a buffer of their own.
 struct CarriedRows {

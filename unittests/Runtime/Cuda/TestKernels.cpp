@@ -15,6 +15,10 @@ using namespace shardq;
 using namespace shardq::device;
 using namespace shardq::test;
 
+/// These kernels do not start before the one in front of them has ended.
+extern "C" __attribute__((visibility("hidden"))) void
+shardq_device_await_front() {}
+
 /// Row counts of the round: what this rank pushes, and what it will find.
 SHARDQ_TEST_KERNEL void shardq_test_counts(const DeviceContext *context,
                                            const uint64_t *round,
@@ -123,7 +127,7 @@ shardq_test_signal_wait(const DeviceContext *context, int32_t channel,
                         int64_t size, const int64_t *rows,
                         const int64_t *expected) {
   shardq_device_exchange(context, channel, operation, first, stride, size, rows,
-                         expected);
+                         expected, /*ahead=*/0);
 }
 
 /// Counts words of the inbox that are not what the peers should have pushed; a
