@@ -793,6 +793,20 @@ shards_back() {
   rm -rf "$logs/data/$name"-*
 }
 
+# same_bits RANKS PROGRAM STEP: keys that are gathered are attended in the order of those that
+# one rank has, so results are equal bit by bit.
+same_bits() {
+  local divided whole
+  divided=$(basename "$2" .mlir)-divided-$(basename "$3" .json)
+  whole=${divided/divided/whole}
+  sed 's/"dcp" = [0-9]* in/"dcp" = 1 in/' "$2" >"$programs/$whole.mlir"
+  ranks "$1" "$2" --step="$3" --pipeline="$gather" --output-dir="$logs/data/$divided" || return
+  ranks "$1" "$programs/$whole.mlir" --step="$3" --pipeline="$gather" --output-dir="$logs/data/$whole" || return
+  cmp "$logs/data/$divided/result0.npy" "$logs/data/$whole/result0.npy" || return
+  note="results are equal"
+  rm -rf "$logs/data/$divided" "$logs/data/$whole"
+}
+
 # too_many_blocks: a step beyond what was planned, without a gate.
 too_many_blocks() {
   local status=0
@@ -1093,6 +1107,7 @@ LIST
       --pipeline="$combine"
   done
   check verify-v32-tp2-dcp2-gather-open 180 verified 2 "$prefill2" --step="$examples/steps/small-open.json" --pipeline="$gather"
+  check verify-glm5-tp2-dcp2-bits 180 same_bits 2 "$mixed2" "$examples/steps/small-speculative.json"
   check verify-glm5-tp2-dcp2-too-large 180 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json" \
     --max-kv-tokens=1 --max-requests=1
   check verify-glm5-tp2-dcp2-no-gate 60 too_many_blocks
@@ -1144,6 +1159,12 @@ if wanted trace; then
 4 v32-pcp2-tp2-dcp2 trace-09 chunks
 4 v32-pcp2-tp2-dcp2 trace-09 two_calls
 LIST
+  if [[ $target == cpu ]]; then
+    skip trace-v32-dcp8-prefill-trace-06-bits "takes too long on CPUs"
+  else
+    alone trace-v32-dcp8-prefill-trace-06-bits 590 same_bits 8 "$examples/deepseek-v32-dcp8-prefill.mlir" \
+      "$examples/steps/trace-06.json"
+  fi
 fi
 
 if wanted roundtrip; then
