@@ -46,7 +46,7 @@ def chunks(pcp, tp):
 def chunks_of_keys(pcp, dcp):
     """KV is gathered for chunks; the merge for steps without prefill follows."""
     return program("pcp", (pcp, dcp, dcp, 4), "mixed-step", "shardq-pcp{remarks=false},shardq-dcp{remarks=false}",
-                   ["gather_rows"] * 3 + SLICED + ["gather_rows"] * 2, twice=True)
+                   ["gather_rows"] * 3 + SLICED + ["gather_rows"] * 2, twice=True, elsewhere=(5,))
 
 
 def shards(ranks):

@@ -33,6 +33,8 @@ class Program:
     stride: int = 1
     # Inboxes have two generations: a rank may be an exchange ahead.
     twice: bool = False
+    # Where ranks of other groups wait for one that has stopped.
+    elsewhere: tuple = ()
 
     def name(self, exchange):
         """What it is called where something goes wrong."""
@@ -57,7 +59,9 @@ def expected(program, action, culprit, exchange, slot, epoch):
     if action == "kill":
         return f"peer dead: rank {culprit} died", "died by signal SIGKILL"
     if action == "stall":
-        text = rf"deadline: rank \d waited [\d.]+ s for rank {culprit} {where}{seen}{chain}"
+        names = "|".join(re.escape(program.name(number)) for number in (exchange, *program.elsewhere))
+        text = (rf"deadline: rank \d waited [\d.]+ s for rank {culprit} \(slot {slot}, ({names}), epoch {epoch}{seen}"
+                rf"{chain}")
     if action == "drop-flag":
         text = (rf"deadline: rank \d waited [\d.]+ s for rank ({culprit}|\d, which waits for it) {where}{seen}"
                 rf", whose signal did not arrive{chain}")
