@@ -1136,7 +1136,7 @@ LIST
   done
 fi
 
-# Steps of traces with all their tokens, which the float64 reference takes a minute for.
+# Steps of traces with all their tokens, one at a time: the float64 reference wants all cores.
 if wanted trace; then
   while read -r count program name passes; do
     file=$examples/$program.mlir
