@@ -57,15 +57,20 @@ struct Edge {
   uint64_t epoch;
 };
 
-/// Last epoch of the edge's target whose flag is in the waiter's memory.
+/// Last epoch of the edge's target whose flag is in the waiter's memory, up to
+/// the edge's own: with two generations a target goes on to the next exchange
+/// before it notices that a flag of this one was lost.
 template <typename Memory>
 uint64_t lastFlag(Memory &memory, const FlagTable &table, const Edge &edge) {
   uint64_t last = 0;
   for (uint64_t line = 0; line != kFlagLines; ++line) {
-    uint64_t epoch = memory.loadAcquire(
-        table.line(edge.waiter, edge.slot, edge.channel, line, edge.target)
-            .flag.epoch);
-    if (line == 0 || epochsAhead(epoch, last) > 0)
+    uint64_t epoch =
+        memory.loadAcquire(table
+                               .line(edge.waiter, edge.slot, edge.channel,
+                                     edge.epoch + line, edge.target)
+                               .flag.epoch);
+    if (line == 0 ||
+        (epochsAhead(epoch, edge.epoch) <= 0 && epochsAhead(epoch, last) > 0))
       last = epoch;
   }
   return last;

@@ -95,6 +95,27 @@ TEST_F(Laggard, LostSignal) {
   EXPECT_EQ(failure.lost, 1);
 }
 
+TEST_F(Laggard, LostSignalOfOneAhead) {
+  // 2 signalled epoch 6, which 0 has not got, and epoch 7, which it has; 2 now
+  // waits for 0 there.
+  signals(2, 0, 0, 4);
+  signals(2, 0, 0, 5);
+  signals(2, 0, 0, 6, /*lostFor=*/0);
+  signals(2, 0, 0, 7);
+  waits(2, 0, 0, 0, 7);
+  Failure failure = find(0, 2, 0, 0, 6);
+  EXPECT_EQ(failure.culprit, 2);
+  EXPECT_EQ(failure.epoch, 6);
+  EXPECT_EQ(failure.lost, 1);
+  EXPECT_EQ(failure.lastSeen, 4);
+  // Seen from 2 itself, the cause is 2 as well.
+  waits(0, 2, 0, 0, 6);
+  failure = find(2, 0, 0, 0, 7);
+  EXPECT_EQ(failure.culprit, 2);
+  EXPECT_EQ(failure.neighbour, 0);
+  EXPECT_EQ(failure.lost, 1);
+}
+
 TEST_F(Laggard, CircleEnds) {
   waits(1, 2, 0, 0, 5);
   waits(2, 1, 0, 1, 5);

@@ -30,13 +30,11 @@ def decode(ranks, *options):
 
 
 def gather(ranks):
-    return program("dcp", (ranks, ranks, 2), "mixed-step", "shardq-dcp{step=gather remarks=false}", ["gather_rows"],
-                   twice=True)
+    return program("dcp", (ranks, ranks, 2), "mixed-step", "shardq-dcp{step=gather remarks=false}", ["gather_rows"])
 
 
 def gate(ranks, step):
-    return program("dcp", (ranks, ranks, 64), step, "shardq-dcp{remarks=false}", ["gather_rows", *SLICED],
-                   twice=step == "mixed-step")
+    return program("dcp", (ranks, ranks, 64), step, "shardq-dcp{remarks=false}", ["gather_rows", *SLICED])
 
 
 def chunks(pcp, tp):
@@ -46,7 +44,7 @@ def chunks(pcp, tp):
 def chunks_of_keys(pcp, dcp):
     """KV is gathered for chunks; the merge for steps without prefill follows."""
     return program("pcp", (pcp, dcp, dcp, 4), "mixed-step", "shardq-pcp{remarks=false},shardq-dcp{remarks=false}",
-                   ["gather_rows"] * 3 + SLICED + ["gather_rows"] * 2, twice=True, elsewhere=(5,))
+                   ["gather_rows"] * 3 + SLICED + ["gather_rows"] * 2, elsewhere=(5,))
 
 
 def shards(ranks):

@@ -31,8 +31,6 @@ class Program:
     exchanges: list
     # Exchanges are of ranks whose numbers are the same but for multiples of this.
     stride: int = 1
-    # Inboxes have two generations: a rank may be an exchange ahead.
-    twice: bool = False
     # Where ranks of other groups wait for one that has stopped.
     elsewhere: tuple = ()
 
@@ -65,10 +63,6 @@ def expected(program, action, culprit, exchange, slot, epoch):
     if action == "drop-flag":
         text = (rf"deadline: rank \d waited [\d.]+ s for rank ({culprit}|\d, which waits for it) {where}{seen}"
                 rf", whose signal did not arrive{chain}")
-        if program.twice:
-            # It goes on, and the next exchange is where ranks wait for each other.
-            next_one = rf"\(slot {slot}, {name}, epoch ({epoch}|{epoch + 1});"
-            text += rf"|deadline: rank \d waited [\d.]+ s for rank \d.* {next_one}"
         # The culprit waits too, for the next exchange, and may give up first.
         text += rf"|peer left: rank {culprit} left the group while rank \d waited for it {where}{seen}$"
     if action == "wrong-rows":
