@@ -11,8 +11,8 @@ shardq.plan @plan over @ranks {
               #shardq.channel<"rows", offset = 51200, bytes = 2048, generations = 1>],
   exchanges = ["kv", "rows", "more"], hash = 7 : i64, slot_bytes = 65536 : i64, slots = 1 : i64}
 
-// The launches of both forms go aside; no more blocks push than two on each multiprocessor, and
-// as many as ever pack.
+// The launches of both forms go aside; no more blocks push than one on each multiprocessor, of half
+// the threads, and as many as ever pack.
 // CHECK-LABEL: func.func @beside(
 // CHECK-SAME: %[[LIST:[a-z0-9]+]]: memref<?xi32>, %[[COUNT:[a-z0-9]+]]: memref<1xi32>
 // CHECK: %[[CARRIED:.*]] = shardq.is_carried : i1
@@ -30,9 +30,9 @@ shardq.plan @plan over @ranks {
 // CHECK: shardq.transfer %[[OUTBOX]] to %[[LANDING]]
 // CHECK: } else {
 // CHECK-NOT: %c4224
-// CHECK: arith.minsi %{{.*}}, %c264
+// CHECK: arith.minsi %{{.*}}, %c132
 // CHECK-NOT: %c4224
-// CHECK: gpu.launch {{.*}} function(@shardq_push_8_4_12_bf16)
+// CHECK: gpu.launch {{.*}} threads({{.*}}) in ({{.*}} = %c128, {{.*}} function(@shardq_push_8_4_12_bf16)
 // CHECK: function(@shardq_signal)
 // CHECK: gpu.terminator
 // CHECK-NEXT: }

@@ -1040,11 +1040,6 @@ Value FunctionLowering::getInboxRows(PushOp op) {
   return memref::DimOp::create(b, op.getLoc(), inbox, 0);
 }
 
-/// Of a push aside. It takes as long as the link takes, which this many blocks
-/// fill: two for each multiprocessor. More would take the places of those that
-/// it runs beside.
-static constexpr int64_t kBlocksAside = 132 * 2;
-
 /// Whether the push and its signal run aside, until their wait is reached. One
 /// at a time: another that begins meanwhile runs in line.
 bool FunctionLowering::beginAside(PushOp op, ArrayRef<Value> operands,
@@ -1107,7 +1102,7 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
          });
   if (isAside) {
     aside.push = branch;
-    kernel.maxBlocks = std::min(kernel.maxBlocks, kBlocksAside);
+    kernel = getAsideShape(op);
   }
   launch(branch.elseBlock()->getTerminator(), getKernelName(op), kernel, rows,
          operands, predicate, [&](KernelBuilder &k, ValueRange args) {

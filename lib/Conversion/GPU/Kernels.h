@@ -102,6 +102,10 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
+/// Of a push of gather_rows beside other kernels: small blocks, and few, so
+/// that both find room.
+KernelShape getAsideShape(PushOp op);
+
 /// A signal and its wait in one kernel, with the arguments of either.
 void emitFlagsKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
 
