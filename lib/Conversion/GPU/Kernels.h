@@ -102,10 +102,6 @@ void emitSplitIdsKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getExchangeShape(Operation *op);
 void emitExchangeKernel(KernelBuilder &b, Operation *op, ValueRange args);
 
-/// Of a push of gather_rows beside other kernels: small blocks, and few, so
-/// that both find room.
-KernelShape getAsideShape(PushOp op);
-
 /// A signal and its wait in one kernel, with the arguments of either.
 void emitFlagsKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
 
@@ -120,6 +116,10 @@ struct CarriedRows {
 /// would have written. Behind the arguments of a push stands that buffer.
 void emitCarriedKernel(KernelBuilder &b, PushOp push, const CarriedRows &carry,
                        ValueRange args);
+
+/// Of a push of gather_rows beside other kernels: small blocks, and few, so
+/// that both find room.
+KernelShape getAsideShape(PushOp op);
 
 /// A signal that says what is wanted as well, with the arguments of a signal.
 void emitAnnounceKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
