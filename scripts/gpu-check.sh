@@ -1457,6 +1457,7 @@ if wanted bench && bench_or bench; then
   own=$replays
   replays=$((replays < 10 ? replays : 10))
   alone v32-tp2-dcp2-prefill-gather 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --pipeline="$gate"
+  alone v32-tp2-dcp2-prefill-gather-line 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --pipeline="$gate" --overlap=false
   alone v32-tp2-dcp2-prefill-gather-tokens 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --shard-q-tokens
   replays=$own
   if [[ $have_kernels ]]; then

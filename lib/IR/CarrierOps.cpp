@@ -61,14 +61,17 @@ static Operation *findOtherEnd(Operation *op, NextFn next) {
   return op;
 }
 
+Operation *AsideOp::getJoin() {
+  return findOtherEnd(*this, [](Operation *op) { return op->getNextNode(); });
+}
+
 LogicalResult AsideOp::verify() {
   if (auto outer = (*this)->getParentOfType<AsideOp>()) {
     InFlightDiagnostic diag = emitOpError("stands in another");
     diag.attachNote(outer.getLoc()) << "that one is here";
     return diag;
   }
-  Operation *end =
-      findOtherEnd(*this, [](Operation *op) { return op->getNextNode(); });
+  Operation *end = getJoin();
   if (!isa_and_present<JoinAsideOp>(end))
     return emitOpError("expects '")
            << JoinAsideOp::getOperationName() << "' behind it in its block"

@@ -129,6 +129,7 @@ void mlir::shardq::buildShardQToNVVMPipeline(
   gpu.scratchBytes = options.scratchBytes;
   gpu.sharedBytes = getSharedBytes(options.arch);
   gpu.startEarly = canStartEarly(options.arch);
+  gpu.overlap = options.overlap;
   manager.addPass(createConvertShardQToGPU(gpu));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

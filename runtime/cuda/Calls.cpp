@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 using namespace shardq;
 using namespace shardq::cuda;
@@ -19,6 +20,12 @@ static constexpr uint64_t kChunkBytes = uint64_t(8) << 20;
 static constexpr uint64_t kMaxChunkBytes = uint64_t(256) << 20;
 
 void shardq_context::begin(void *callerStream) {
+  // By a call without an end.
+  if (isForked) {
+    Current current(comm.gpu->driver, comm.gpu->context);
+    stream = static_cast<Stream>(callerStream);
+    joinSide();
+  }
   if (comm.failed())
     return;
   begun = true;
@@ -37,6 +44,7 @@ void shardq_context::begin(void *callerStream) {
 }
 
 shardq_status shardq_context::end() {
+  joinSide();
   // Also after an error: what begin changed is the caller's.
   if (begun && before)
     comm.gpu->driver.setCurrent(before);
@@ -175,6 +183,55 @@ const LoadedImage *shardq_context::findImage(const shardq_gpu_image *image) {
   return loaded;
 }
 
+/// The next kernels go to the slot's own stream, where beside is of use.
+void shardq_context::beginAside() {
+  if (!mayCall(/*needsGpu=*/true))
+    return;
+  const SideStream *side = comm.gpu->sideStream(slot);
+  // NCCL's transfers are in the order of one stream, and who measures kernels
+  // does so on the call's.
+  if (!side || comm.carrier || beforeLaunch)
+    return;
+  joinSide();
+  const Driver &driver = comm.gpu->driver;
+  Result result = driver.recordEvent(side->begin, stream);
+  if (result == kSuccess)
+    result = driver.waitForEvent(side->stream, side->begin, 0);
+  if (result != kSuccess) {
+    driverFailed(DriverCall::Order, result);
+    return;
+  }
+  isAside = isForked = true;
+  waits = waitsAside = true;
+}
+
+void shardq_context::endAside() {
+  isAside = false;
+  // Buffers on the host are an error.
+  mayCall(/*needsGpu=*/true);
+}
+
+/// What has begun aside is joined after an error, too: a capture could not end
+/// without.
+void shardq_context::joinSide() {
+  if (!isForked)
+    return;
+  isAside = isForked = false;
+  waits = true;
+  const SideStream *side = comm.gpu->sideStream(slot);
+  const Driver &driver = comm.gpu->driver;
+  Result result = driver.recordEvent(side->end, side->stream);
+  if (result == kSuccess)
+    result = driver.waitForEvent(stream, side->end, 0);
+  if (result != kSuccess)
+    driverFailed(DriverCall::Order, result);
+}
+
+void shardq_context::joinAside() {
+  joinSide();
+  mayCall(/*needsGpu=*/true);
+}
+
 void shardq_context::launch(const shardq_gpu_image *image, int32_t kernel,
                             int64_t blocks, void *const *params) {
   if (!mayCall(/*needsGpu=*/true))
@@ -195,18 +252,21 @@ void shardq_context::launch(const shardq_gpu_image *image, int32_t kernel,
       static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 0x7fffffff));
   const Driver &driver = comm.gpu->driver;
   void **arguments = const_cast<void **>(params);
+  Stream target = isAside ? comm.gpu->sideStream(slot)->stream : stream;
+  // It waits for the kernel in front of it, which is not all there is.
+  bool waitsForMore = std::exchange(isAside ? waitsAside : waits, false);
   Result result;
-  if (entry.startsEarly) {
+  if (entry.startsEarly && !waitsForMore) {
     LaunchAttribute early = {kLaunchEarly, 0, {}};
     early.value.number = 1;
     LaunchConfig config = {
         grid,   1,      1, entry.threads, 1, 1, entry.dynamicShared,
-        stream, &early, 1};
+        target, &early, 1};
     result =
         driver.launchConfigured(&config, entry.function, arguments, nullptr);
   } else {
     result = driver.launch(entry.function, grid, 1, 1, entry.threads, 1, 1,
-                           entry.dynamicShared, stream, arguments, nullptr);
+                           entry.dynamicShared, target, arguments, nullptr);
   }
   if (result != kSuccess)
     driverFailed(DriverCall::Launch, result,

@@ -21,6 +21,7 @@ using Address = unsigned long long; // CUdeviceptr
 using MemoryHandle = unsigned long long;
 using ContextHandle = struct ContextObject *;
 using Stream = struct StreamObject *;
+using Event = struct EventObject *;
 using Module = struct ModuleObject *;
 using Function = struct FunctionObject *;
 
@@ -123,6 +124,7 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchConfig) == 56);
 
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventWithoutTime = 2;
 inline constexpr unsigned kHostPortable = 1;
 inline constexpr unsigned kHostMapped = 2;
 inline constexpr int kCaptureRelaxed = 2;
@@ -211,6 +213,14 @@ inline constexpr int kJitErrorLogBytes = 6;
 #define SHARDQ_CUDA_OPTIONAL_FUNCTIONS(X)                                      \
   X(loadFunction, "cuFuncLoad", (Function function))                           \
   X(getVersion, "cuDriverGetVersion", (int *version))                          \
+  X(getPriorities, "cuCtxGetStreamPriorityRange", (int *least, int *greatest)) \
+  X(createUrgentStream, "cuStreamCreateWithPriority",                          \
+    (Stream *stream, unsigned flags, int priority))                            \
+  X(createEvent, "cuEventCreate", (Event *event, unsigned flags))              \
+  X(destroyEvent, "cuEventDestroy_v2", (Event event))                          \
+  X(recordEvent, "cuEventRecord", (Event event, Stream stream))                \
+  X(waitForEvent, "cuStreamWaitEvent",                                         \
+    (Stream stream, Event event, unsigned flags))                              \
   X(launchConfigured, "cuLaunchKernelEx",                                      \
     (const LaunchConfig *config, Function function, void **params,             \
      void **extra))
@@ -233,6 +243,12 @@ struct Driver {
   /// Whether a kernel may be started before the one in front of it has ended,
   /// in a graph too: drivers of CUDA 12.3 and later.
   bool startsEarly() const;
+
+  /// Whether streams can wait for each other.
+  bool hasEvents() const {
+    return getPriorities && createUrgentStream && createEvent && destroyEvent &&
+           recordEvent && waitForEvent;
+  }
 
   /// SHARDQ_SYSTEM, naming the call and what the driver says about it.
   Outcome failed(const char *call, Result result) const;

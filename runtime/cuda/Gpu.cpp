@@ -55,6 +55,8 @@ Outcome Gpu::open(const GpuOptions &options, const Plan &plan,
     return outcome;
   if (Outcome outcome = gpu->createPrivate(); outcome.failed())
     return outcome;
+  if (Outcome outcome = gpu->createSideStreams(); outcome.failed())
+    return outcome;
   return gpu->loadCheck();
 }
 
@@ -170,6 +172,25 @@ Outcome Gpu::createPrivate() {
   return {};
 }
 
+/// Of all slots at once: while a stream is captured none can be made.
+Outcome Gpu::createSideStreams() {
+  if (!driver.hasEvents())
+    return {};
+  int least = 0, greatest = 0;
+  if (Result result = driver.getPriorities(&least, &greatest))
+    return driver.failed("cuCtxGetStreamPriorityRange", result);
+  for (int32_t slot = 0; slot != layout.slots; ++slot) {
+    SideStream &side = sideStreams.emplace_back();
+    if (Result result = driver.createUrgentStream(&side.stream,
+                                                  kStreamNonBlocking, greatest))
+      return driver.failed("cuStreamCreateWithPriority", result);
+    for (Event *event : {&side.begin, &side.end})
+      if (Result result = driver.createEvent(event, kEventWithoutTime))
+        return driver.failed("cuEventCreate", result);
+  }
+  return {};
+}
+
 Outcome Gpu::loadCheck() {
   if (Result result =
           driver.loadModule(&checkModule, kCheckPtx, 0, nullptr, nullptr))
@@ -213,6 +234,13 @@ Gpu::~Gpu() {
             static_cast<void *>(copies)})
         if (memory)
           driver.freeHost(memory);
+      for (const SideStream &side : sideStreams) {
+        for (Event event : {side.begin, side.end})
+          if (event)
+            driver.destroyEvent(event);
+        if (side.stream)
+          driver.destroyStream(side.stream);
+      }
       if (stream)
         driver.destroyStream(stream);
     }
@@ -357,6 +385,11 @@ Address Gpu::deviceContext(int32_t slot) const {
 
 Address Gpu::firstArena(int32_t slot) const {
   return firstArenas.empty() ? 0 : firstArenas[static_cast<size_t>(slot)];
+}
+
+const SideStream *Gpu::sideStream(int32_t slot) const {
+  return sideStreams.empty() ? nullptr
+                             : &sideStreams[static_cast<size_t>(slot)];
 }
 
 Outcome Gpu::prepare(const Deadline &deadline) {

@@ -52,6 +52,13 @@ struct GpuOptions {
   uint64_t arenaBytes = 0;
 };
 
+/// A stream beside that of the caller, and what orders the two.
+struct SideStream {
+  Stream stream = nullptr;
+  Event begin = nullptr; // recorded on the caller's stream
+  Event end = nullptr;   // recorded on this one
+};
+
 class Gpu {
 public:
   /// Opens the device and makes this rank's heap on it.
@@ -135,6 +142,8 @@ public:
   /// What a slot's arena begins with; 0 if it begins empty.
   Address firstArena(int32_t slot) const;
   uint64_t firstArenaBytes() const { return options.arenaBytes; }
+  /// Null where the driver cannot order streams.
+  const SideStream *sideStream(int32_t slot) const;
 
   const Driver &driver;
   /// The device's primary context.
@@ -148,6 +157,7 @@ private:
   Outcome createHeap();
   Outcome createControl();
   Outcome createPrivate();
+  Outcome createSideStreams();
   Outcome loadCheck();
   Outcome createAlone();
   uint64_t pairOf(int32_t slot, int32_t channel) const;
@@ -194,6 +204,7 @@ private:
   Function checkRead = nullptr;
 
   std::vector<Address> firstArenas;
+  std::vector<SideStream> sideStreams;
   std::mutex mutex;
   std::vector<Address> allocations; // guarded by mutex
 };

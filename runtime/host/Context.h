@@ -56,6 +56,9 @@ public:
   void launch(const shardq_gpu_image *image, int32_t kernel, int64_t blocks,
               void *const *params);
   void tapValue(const shardq_tap_value &value);
+  void beginAside();
+  void endAside();
+  void joinAside();
   /// In nccl/Transfer.cpp.
   void transfer(int32_t channel, int32_t operation,
                 const shardq::protocol::Group &group, const void *outbox,
@@ -91,6 +94,7 @@ private:
   bool refusesHostCalls();
   bool mayCall(bool needsGpu);
   bool isCapturing();
+  void joinSide();
   bool grow(uint64_t bytes);
   const shardq::cuda::LoadedImage *findImage(const shardq_gpu_image *image);
   void driverFailed(shardq::DriverCall call, shardq::cuda::Result result,
@@ -114,6 +118,11 @@ private:
   bool begun = false;
   shardq::cuda::Stream stream = nullptr;
   shardq::cuda::ContextHandle before = nullptr; // the caller's, if another
+  bool isAside = false;                         // what is launched now
+  bool isForked = false; // `stream` is to wait for the side stream
+  // Whether the next kernel of that stream waits for more than the one in
+  // front of it.
+  bool waits = false, waitsAside = false;
   shardq::Arena arena;
   std::vector<shardq::PrivateMemory> hostChunks;         // of the arena
   std::vector<const shardq::cuda::LoadedImage *> images; // used before

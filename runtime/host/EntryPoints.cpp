@@ -104,6 +104,21 @@ void shardq_rt_free(shardq_context *context, void *memory) {
     context->release(memory);
 }
 
+void shardq_rt_begin_aside(shardq_context *context) {
+  if (context)
+    context->beginAside();
+}
+
+void shardq_rt_end_aside(shardq_context *context) {
+  if (context)
+    context->endAside();
+}
+
+void shardq_rt_join_aside(shardq_context *context) {
+  if (context)
+    context->joinAside();
+}
+
 void shardq_rt_launch(shardq_context *context, const shardq_gpu_image *image,
                       int32_t kernel, int64_t blocks, void *const *params) {
   if (context)

@@ -154,8 +154,9 @@ static const char *ncclErrorName(int64_t code) {
 }
 
 static std::string describeDriver(const Failure &failure) {
-  static constexpr const char *kCalls[] = {"allocation", "loading of kernels",
-                                           "launch", "synchronization", "copy"};
+  static constexpr const char *kCalls[] = {
+      "allocation", "loading of kernels",  "launch", "synchronization",
+      "copy",       "wait between streams"};
   const char *call =
       failure.expected >= 0 && failure.expected < int64_t(std::size(kCalls))
           ? kCalls[failure.expected]

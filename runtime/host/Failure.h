@@ -9,7 +9,14 @@
 namespace shardq {
 
 /// The driver's calls that a failure may be about.
-enum class DriverCall : int64_t { Allocate, Load, Launch, Synchronize, Copy };
+enum class DriverCall : int64_t {
+  Allocate,
+  Load,
+  Launch,
+  Synchronize,
+  Copy,
+  Order // of two streams
+};
 
 /// A heap's abort word: any rank may post the first failure there.
 struct alignas(64) AbortRecord {

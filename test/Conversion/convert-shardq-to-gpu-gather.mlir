@@ -34,9 +34,13 @@ shardq.plan @plan over @ranks {
 // CHECK: %[[BOX:.*]] = arith.select %[[CARRIED]], %c1056, %c0 : index
 // CHECK: %[[OUTBOX:.*]] = memref.alloc(%[[BOX]]) : memref<?x12xbf16>
 // CHECK: %[[LANDING:.*]] = memref.alloc(%[[BOX]]) : memref<?x12xbf16>
-// CHECK: scf.if %[[CARRIED]] {
+// Push and signal run aside.
+// CHECK: shardq.aside {
+// CHECK-NEXT: scf.if %[[CARRIED]] {
 // CHECK: gpu.launch {{.*}} function(@shardq_push_8_4_12_bf16_pack)
 // CHECK-NOT: shardq_device_peer
+// CHECK: function(@shardq_announce)
+// CHECK: shardq.transfer %[[OUTBOX]] to %[[LANDING]] over @ranks "dcp" channel 0 exchange 0 {rows = 528 : i64} : memref<?x12xbf16>
 // CHECK: } else {
 // CHECK: gpu.launch {{.*}} function(@shardq_push_8_4_12_bf16)
 // CHECK: %[[OPEN:.*]] = memref.load %[[GATE]]
@@ -51,15 +55,11 @@ shardq.plan @plan over @ranks {
 // CHECK: llvm.call @shardq_device_admit({{.*}} %[[ASKED]], %c24_i64)
 // CHECK: shardq_device_peer
 // CHECK: memref.load %[[BLOCKS]]
+// CHECK: function(@shardq_signal)
 //
 // Slots stand between signal and wait.
-// CHECK: scf.if %[[CARRIED]] {
-// CHECK: function(@shardq_announce)
-// CHECK: shardq.transfer %[[OUTBOX]] to %[[LANDING]] over @ranks "dcp" channel 0 exchange 0 {rows = 528 : i64} : memref<?x12xbf16>
-// CHECK: } else {
-// CHECK: function(@shardq_signal)
-// CHECK: }
 // CHECK: gpu.launch {{.*}} function(@shardq_gathered_slots_8_8)
+// CHECK: shardq.join_aside
 // CHECK: gpu.launch {{.*}} function(@shardq_wait)
 // CHECK: scf.if %[[CARRIED]] {
 // CHECK: gpu.launch {{.*}} function(@shardq_push_8_4_12_bf16_unpack)

@@ -63,3 +63,43 @@ func.func @transfer(%outbox: memref<?x2x4xf32>, %landing: memref<?x2x4xf32>) {
       : memref<?x2x4xf32>
   return
 }
+
+// What stands aside is inlined between two calls.
+// CHECK-LABEL: func.func @beside(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr
+// CHECK: %[[CARRIED:.*]] = arith.cmpi ne
+// CHECK: llvm.call @shardq_rt_begin_aside(%[[CONTEXT]]) : (!llvm.ptr) -> ()
+// CHECK-NEXT: scf.if %[[CARRIED]] {
+// CHECK-NEXT: llvm.call @shardq_rt_device(%[[CONTEXT]])
+// CHECK: }
+// CHECK-NEXT: llvm.call @shardq_rt_end_aside(%[[CONTEXT]])
+// CHECK-NEXT: memref.store
+// CHECK-NEXT: llvm.call @shardq_rt_join_aside(%[[CONTEXT]])
+// CHECK-NEXT: return
+func.func @beside(%x: memref<1xindex>, %y: index) {
+  %c0 = arith.constant 0 : index
+  %0 = shardq.is_carried : i1
+  shardq.aside {
+    scf.if %0 {
+      %1 = shardq.device_context : index
+      memref.store %1, %x[%c0] : memref<1xindex>
+    }
+  }
+  memref.store %y, %x[%c0] : memref<1xindex>
+  shardq.join_aside
+  return
+}
+
+// A private function that nothing else gives a context needs one.
+// CHECK-LABEL: func.func private @alone(
+// CHECK-SAME: !llvm.ptr
+func.func private @alone() {
+  shardq.aside {
+  }
+  shardq.join_aside
+  return
+}
+func.func @calls() {
+  func.call @alone() : () -> ()
+  return
+}

@@ -154,6 +154,7 @@ class Rows:
     mesh: int = 1  # ranks from one member to the next
     capacity: int = 48  # rows of each rank
     carried: int = 32  # rows between two ranks, where NCCL carries them
+    aside: bool = False  # beside other kernels
 
 
 @dataclass(frozen=True)
@@ -423,6 +424,8 @@ SUM = [
 
 ROWS = [
     Rows("gather_rows_dcp2", 2, 8, parts=(576,)),
+    Rows("gather_rows_dcp2_aside", 2, 8, parts=(576,), capacity=80, aside=True),
+    Rows("gather_rows_dcp3_odd_aside", 3, 4, stride=7, parts=(5, 2), element="f32", mesh=2, aside=True),
     Rows("gather_rows_dcp4_two", 4, 4, stride=7, mesh=2),
     Rows("gather_rows_dcp3_one", 3, 1),
     Rows("gather_rows_dcp8_bytes", 8, 2, parts=(656,), element="i8", capacity=16, carried=16),
@@ -663,7 +666,8 @@ def rows(case):
         attributes += f", block_stride_rows = {case.stride} : i64"
     types = ", ".join([f"({', '.join(sources)})", *lists, inbox])
     return (f'shardq.mesh {ranks} ["dcp" = {case.ranks}, "other" = {case.mesh}]\n'
-            f"func.func @{case.name}({arguments}) attributes {{carried = {case.carried} : i64}} {{\n"
+            f"func.func @{case.name}({arguments}) attributes {{carried = {case.carried} : i64"
+            f"{', aside' if case.aside else ''}}} {{\n"
             f"  shardq.push gather_rows({', '.join(names)}) {'blocks(%blocks) ' if lists else ''}"
             f'into(%inbox) over {ranks} "dcp" channel 0 exchange 0 {{{attributes}}} : {types}\n'
             f"  return\n}}\n")

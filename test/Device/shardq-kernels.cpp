@@ -199,7 +199,8 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
   // This rank, its coordinate, the device context; the inbox's rows.
   bool ofRows = push.getDirection() == Direction::GatherRows;
   types.append(ofRows ? 4 : 3, index);
-  KernelShape shape = getExchangeShape(push);
+  KernelShape shape =
+      function->hasAttr("aside") ? getAsideShape(push) : getExchangeShape(push);
   StringRef name = function.getName();
   if (failed(writeKernel((name + "_push").str(), types, shape,
                          [&](KernelBuilder &b, ValueRange args) {

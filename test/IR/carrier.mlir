@@ -1,4 +1,4 @@
-// Ops of host code for exchanges that NCCL carries.
+// Ops of host code: exchanges that NCCL carries, launches aside.
 //
 // RUN: shardq-opt %s --verify-roundtrip | FileCheck %s
 // RUN: shardq-opt %s --cse --canonicalize | FileCheck %s --check-prefix=ONCE
@@ -29,4 +29,54 @@ func.func @form() -> (i1, i1) {
   %0 = shardq.is_carried : i1
   %1 = shardq.is_carried : i1
   return %0, %1 : i1, i1
+}
+
+// CHECK-LABEL: func.func @beside(
+// CHECK: shardq.aside {
+// CHECK-NEXT: memref.store
+// CHECK-NEXT: }
+// CHECK: memref.load
+// CHECK: shardq.join_aside
+// CHECK: shardq.aside {
+// CHECK-NEXT: } {note = 1 : i64}
+// CHECK-NEXT: shardq.join_aside {note = 2 : i64}
+// CHECK: scf.if
+// CHECK-NEXT: shardq.aside
+// CHECK: shardq.join_aside
+//
+// Nothing of it is dropped, merged, or moved over an end, whether it launches anything or not.
+// ONCE-LABEL: func.func @beside(
+// ONCE-NEXT: %[[ZERO:.*]] = arith.constant 0 : index
+// ONCE-NEXT: shardq.aside {
+// ONCE-NEXT: memref.store
+// ONCE-NEXT: }
+// ONCE-NEXT: %[[FIRST:.*]] = memref.load
+// ONCE-NEXT: shardq.join_aside
+// ONCE-NEXT: %[[SECOND:.*]] = memref.load
+// ONCE-NEXT: shardq.aside {
+// ONCE-NEXT: }
+// ONCE-NEXT: shardq.join_aside
+// ONCE-NEXT: scf.if
+// ONCE-NEXT: shardq.aside {
+// ONCE-NEXT: }
+// ONCE-NEXT: shardq.join_aside
+// ONCE-NEXT: }
+// ONCE-NEXT: return %[[FIRST]], %[[SECOND]]
+func.func @beside(%x: memref<8xf32>, %y: f32, %condition: i1) -> (f32, f32) {
+  %c0 = arith.constant 0 : index
+  shardq.aside {
+    memref.store %y, %x[%c0] : memref<8xf32>
+  }
+  %0 = memref.load %x[%c0] : memref<8xf32>
+  shardq.join_aside
+  %1 = memref.load %x[%c0] : memref<8xf32>
+  shardq.aside {
+  } {note = 1 : i64}
+  shardq.join_aside {note = 2 : i64}
+  scf.if %condition {
+    shardq.aside {
+    }
+    shardq.join_aside
+  }
+  return %0, %1 : f32, f32
 }

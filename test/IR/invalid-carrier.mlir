@@ -60,3 +60,96 @@ func.func @f(%x: memref<?x4xf32>) {
   shardq.transfer %x to %x over @ranks "tp" channel -1 exchange 0 {rows = 1 : i64} : memref<?x4xf32>
   return
 }
+
+// -----
+
+func.func @f() {
+  // expected-note @+1 {{that one is here}}
+  shardq.aside {
+    // expected-error @+1 {{'shardq.aside' op stands in another}}
+    shardq.aside {
+    }
+    shardq.join_aside
+  }
+  shardq.join_aside
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{'shardq.aside' op expects 'shardq.join_aside' behind it in its block}}
+  shardq.aside {
+  }
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{expects 'shardq.join_aside' behind it in its block, before the next 'shardq.aside'}}
+  shardq.aside {
+  }
+  shardq.aside {
+  }
+  shardq.join_aside
+  return
+}
+
+// -----
+
+// An end in another block is none.
+func.func @f(%condition: i1) {
+  // expected-error @+1 {{expects 'shardq.join_aside' behind it in its block}}
+  shardq.aside {
+  }
+  scf.if %condition {
+    shardq.join_aside
+  }
+  return
+}
+
+// -----
+
+func.func @f(%condition: i1) {
+  // expected-error @+1 {{is not joined before another}}
+  shardq.aside {
+  }
+  scf.if %condition {
+    // expected-note @+1 {{the other is here}}
+    shardq.aside {
+    }
+    shardq.join_aside
+  }
+  shardq.join_aside
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{'shardq.join_aside' op expects 'shardq.aside' before it in its block, and no other 'shardq.join_aside' between}}
+  shardq.join_aside
+  return
+}
+
+// -----
+
+func.func @f() {
+  shardq.aside {
+  }
+  shardq.join_aside
+  // expected-error @+1 {{expects 'shardq.aside' before it in its block}}
+  shardq.join_aside
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{region #0 ('body') failed to verify constraint: region with 1 blocks}}
+  "shardq.aside"() ({
+  }) : () -> ()
+  shardq.join_aside
+  return
+}

@@ -66,6 +66,9 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_rt_alloc);
   ADD(shardq_rt_free);
   ADD(shardq_rt_launch);
+  ADD(shardq_rt_begin_aside);
+  ADD(shardq_rt_end_aside);
+  ADD(shardq_rt_join_aside);
   ADD(shardq_count_decode_rows);
   ADD(shardq_zigzag_split);
   ADD(shardq_split_gate);
@@ -132,6 +135,7 @@ Program::compile(ModuleOp module, StringRef entry,
   if (forGpu) {
     ShardQToNVVMOptions pipelineOptions;
     pipelineOptions.arch = options.arch;
+    pipelineOptions.overlap = options.overlap;
     pipelineOptions.maxTokens = options.maxTokens;
     pipelineOptions.maxRequests = options.maxRequests;
     pipelineOptions.maxKvTokens = options.maxKvTokens;

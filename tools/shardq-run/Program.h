@@ -16,6 +16,8 @@ struct CompileOptions {
   Target target = Target::CPU;
   /// The card, for Target::CUDA.
   std::string arch = "sm_90a";
+  /// Whether gathers run beside other kernels there.
+  bool overlap = true;
   /// Sizes of the exchange buffers.
   int64_t maxTokens = 0;
   int64_t maxRequests = 0;

@@ -141,6 +141,10 @@ struct Flags {
       cl::cat(category),
       cl::desc("With --target=cuda: what ranks call their hosts, in turn; "
                "other names are other hosts")};
+  cl::opt<bool> overlap{
+      "overlap", cl::init(true), cl::cat(category),
+      cl::desc("With --target=cuda: gathers of KV run beside other kernels "
+               "(default)")};
   cl::opt<bool> graph{
       "graph", cl::cat(category),
       cl::desc("With --target=cuda and --repeat: replay a captured graph")};
@@ -316,9 +320,10 @@ static int runTool(const Flags &flags) {
         "--ranks-per-gpu must be positive, --bench cannot be negative");
   if (flags.target == Target::CPU &&
       (flags.graph || flags.bench || flags.ranksPerGpu != 1 ||
-       flags.transport != run::Transport::Auto || !flags.hosts.empty()))
-    return reportBadInput("--graph, --bench, --ranks-per-gpu, --transport and "
-                          "--hosts need --target=cuda");
+       flags.transport != run::Transport::Auto || !flags.hosts.empty() ||
+       !flags.overlap))
+    return reportBadInput("--graph, --bench, --ranks-per-gpu, --transport, "
+                          "--hosts and --overlap=false need --target=cuda");
   if (flags.verify && !flags.nextSteps.empty())
     return reportBadInput("give --next-step or --verify, not both");
   if (flags.repeat <= int64_t(flags.nextSteps.size()) &&
@@ -427,6 +432,7 @@ static int runTool(const Flags &flags) {
   options.compile.slots = flags.slots;
   options.compile.target = flags.target;
   options.compile.arch = flags.arch;
+  options.compile.overlap = flags.overlap;
   options.run.ranksPerGpu = flags.ranksPerGpu;
   options.run.transport = flags.transport;
   options.run.hosts.assign(flags.hosts.begin(), flags.hosts.end());

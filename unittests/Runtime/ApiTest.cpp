@@ -85,6 +85,9 @@ TEST(Api, NullHandles) {
   EXPECT_EQ(shardq_rt_alloc(nullptr, 8), nullptr);
   shardq_rt_free(nullptr, &rows);
   shardq_rt_launch(nullptr, nullptr, 0, 1, nullptr);
+  shardq_rt_begin_aside(nullptr);
+  shardq_rt_end_aside(nullptr);
+  shardq_rt_join_aside(nullptr);
 }
 
 TEST(Api, BootstrapArguments) {
@@ -200,7 +203,10 @@ TEST(Api, LibraryExportsTheAbi) {
                            "shardq_rt_multiprocessors",
                            "shardq_rt_alloc",
                            "shardq_rt_free",
-                           "shardq_rt_launch"})
+                           "shardq_rt_launch",
+                           "shardq_rt_begin_aside",
+                           "shardq_rt_end_aside",
+                           "shardq_rt_join_aside"})
     EXPECT_NE(dlsym(library, name), nullptr) << name;
   dlclose(library);
 }

@@ -222,3 +222,18 @@ TEST(EntryPoint, SubgroupsAreApart) {
   for (const RankResult &result : results)
     EXPECT_TRUE(result.correct) << result.message;
 }
+
+TEST(EntryPoint, AsideIsForGpus) {
+  for (auto *function :
+       {shardq_rt_begin_aside, shardq_rt_end_aside, shardq_rt_join_aside}) {
+    RankResult result = alone([&](shardq_context *context) {
+      shardq_rt_begin(context, nullptr);
+      function(context);
+      EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+    });
+    EXPECT_EQ(result.status, SHARDQ_INVALID);
+    EXPECT_NE(std::string(result.message).find("code for GPUs"),
+              std::string::npos)
+        << result.message;
+  }
+}

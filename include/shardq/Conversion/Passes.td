@@ -36,7 +36,8 @@ def ConvertShardQToGPU : Pass<"convert-shardq-to-gpu", "::mlir::ModuleOp"> {
   let summary = "Turns ShardQ ops on buffers into launches of GPU kernels";
   let description = [{
     Each function becomes host code that launches kernels on one stream and reads nothing
-    back. What is loaded from memory (row counts, the gate) is known on the device only: each
+    back. Of a gather that ends further below, the push runs beside what stands in between (`shardq.aside`), where nothing there
+    writes what it reads. What is loaded from memory (row counts, the gate) is known on the device only: each
     kernel computes it again where it uses it, branches on it are laid flat and become
     conditions of kernels, and buffers whose size it is are as large as a bound that the host
     knows. Results become trailing arguments marked `shardq.result`, written in place where
@@ -55,7 +56,9 @@ def ConvertShardQToGPU : Pass<"convert-shardq-to-gpu", "::mlir::ModuleOp"> {
     Option<"sharedBytes", "shared-bytes", "int64_t", /*default=*/"227 * 1024",
            "Shared memory that a block of the card may have">,
     Option<"startEarly", "start-early", "bool", /*default=*/"false",
-           "Kernels may be started before the one in front of them has ended (sm_90 and later)">];
+           "Kernels may be started before the one in front of them has ended (sm_90 and later)">,
+    Option<"overlap", "overlap", "bool", /*default=*/"true",
+           "Gathers of KV run beside what stands between their start and their end">];
 }
 
 def ShareKernels : Pass<"shardq-share-kernels", "::mlir::ModuleOp"> {

@@ -80,7 +80,8 @@ def ShardQ_AsideOp : ShardQ_Op<"aside", [SingleBlock, NoTerminator]> {
   let summary = "launches beside those that follow";
   let description = [{
     What `body` launches runs in its order, behind everything before this op, and beside what stands behind it, up to the
-    next `join_aside`. Where that is no use, as where NCCL carries rows, it runs in line.
+    next `join_aside`. Memory that it uses is neither freed nor written in between. Where beside is of no use, as where NCCL
+    carries rows, it runs in line.
 
     ```mlir
     func.func @beside(%rows: memref<8xf32>) {
@@ -102,13 +103,17 @@ def ShardQ_AsideOp : ShardQ_Op<"aside", [SingleBlock, NoTerminator]> {
   }];
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$body attr-dict";
+  let extraClassDeclaration = [{
+    /// The other end.
+    Operation *getJoin();
+  }];
   let hasVerifier = 1;
 }
 
 def ShardQ_JoinAsideOp : ShardQ_Op<"join_aside"> {
   let summary = "what follows runs behind the launches aside";
   let description = [{
-    The other end of `aside`. Memory that was freed in between is used again from here on.
+    The other end of `aside`: launches behind it run behind those aside, too.
 
     ```mlir
     func.func @beside() {

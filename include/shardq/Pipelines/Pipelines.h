@@ -71,6 +71,11 @@ struct ShardQToNVVMOptions : TargetOptions<ShardQToNVVMOptions> {
   Option<std::string> ptxas{*this, "ptxas",
                             llvm::cl::desc("Path of ptxas; none: embed PTX"),
                             llvm::cl::init("")};
+  Option<bool> overlap{
+      *this, "overlap",
+      llvm::cl::desc("Gathers of KV run beside what stands between their start "
+                     "and their end"),
+      llvm::cl::init(true)};
 };
 
 /// From tensors to host code that launches kernels through the runtime, with

@@ -13,6 +13,7 @@
 #include "DeviceValues.h"
 #include "FreeBuffers.h"
 #include "GatherKernels.h"
+#include "Overlap.h"
 #include "ReductionKernels.h"
 #include "ViewKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -73,6 +74,12 @@ struct Carriage {
   int64_t rows = 0;            // of each rank
 };
 
+/// A gather whose push and signal run beside what stands in front of its wait.
+struct Aside {
+  WaitOp wait;    // null where there is none
+  scf::IfOp push; // the launches
+};
+
 /// Lowers one function.
 class FunctionLowering {
 public:
@@ -80,7 +87,8 @@ public:
                    const ConvertShardQToGPUOptions &options, KernelNames &names)
       : function(function), scratchBytes(options.scratchBytes),
         sharedBytes(options.sharedBytes), startEarly(options.startEarly),
-        names(names), context(function.getContext()) {}
+        overlap(options.overlap), names(names), context(function.getContext()) {
+  }
 
   LogicalResult run();
 
@@ -124,6 +132,8 @@ private:
   scf::IfOp whereCarried(Operation *before, bool hasElse);
   void announce(Operation *at, SignalOp op, ArrayRef<Value> operands,
                 Value rows, Value predicate);
+  bool beginAside(PushOp op, ArrayRef<Value> operands, Value predicate);
+  void putAside(SignalOp op, scf::IfOp branch);
   void unpack(Operation *at, const Carriage &carriage, Value predicate);
 
   void launch(Operation *op, Twine name, const KernelShape &shape, Value rows,
@@ -135,7 +145,7 @@ private:
 
   func::FuncOp function;
   int64_t scratchBytes, sharedBytes;
-  bool startEarly;
+  bool startEarly, overlap;
   KernelNames &names;
   MLIRContext *context;
   DeviceValues values;
@@ -143,6 +153,7 @@ private:
   Value carried; // i1, on the host
   /// Of pushes that were met, by exchange and channel.
   llvm::DenseMap<std::pair<int64_t, int64_t>, Carriage> carriages;
+  Aside aside; // under way
   SmallVector<Operation *> lowered;
   /// Among them those that a launch in front of them has taken along.
   llvm::SmallPtrSet<Operation *, 4> launched;
@@ -1034,6 +1045,30 @@ Value FunctionLowering::getInboxRows(PushOp op) {
   return memref::DimOp::create(b, op.getLoc(), inbox, 0);
 }
 
+/// Whether the push and its signal run aside, until their wait is reached. One
+/// at a time: another that begins meanwhile runs in line.
+bool FunctionLowering::beginAside(PushOp op, ArrayRef<Value> operands,
+                                  Value predicate) {
+  if (!overlap || aside.wait)
+    return false;
+  SmallVector<Value> needed(operands);
+  if (predicate)
+    needed.push_back(predicate);
+  aside.wait = findWaitBeside(op, needed, values);
+  return static_cast<bool>(aside.wait);
+}
+
+/// The launches of the push and of its signal, `branch`, in front of the
+/// signal.
+void FunctionLowering::putAside(SignalOp op, scf::IfOp branch) {
+  OpBuilder b(op);
+  auto region = AsideOp::create(b, op.getLoc());
+  Block &body = region.getBody().emplaceBlock();
+  for (scf::IfOp launches : {aside.push, branch})
+    launches->moveBefore(&body, body.end());
+  aside.push = {};
+}
+
 void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
                                  Value rows, Value predicate) {
   OpBuilder b(op);
@@ -1061,6 +1096,7 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
   carriage.landing = memref::AllocOp::create(b, loc, type, size);
 
   KernelShape kernel = getExchangeShape(op);
+  bool isAside = beginAside(op, operands, predicate);
   scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
   SmallVector<Value> packed(operands);
   packed.push_back(carriage.outbox);
@@ -1069,6 +1105,10 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
          [&](KernelBuilder &k, ValueRange args) {
            emitCarriedKernel(k, op, {carriage.rows, /*isLanding=*/false}, args);
          });
+  if (isAside) {
+    aside.push = branch;
+    kernel = getAsideShape(op);
+  }
   launch(branch.elseBlock()->getTerminator(), getKernelName(op), kernel, rows,
          operands, predicate, [&](KernelBuilder &k, ValueRange args) {
            emitExchangeKernel(k, op, args);
@@ -1150,6 +1190,9 @@ void FunctionLowering::lowerSignal(SignalOp op, ArrayRef<Value> operands,
            emitExchangeKernel(k, op, args);
          });
   values.noteSignal(op.getChannel());
+  // Nothing is launched between a push aside and its signal.
+  if (aside.push)
+    putAside(op, branch);
 }
 
 LogicalResult FunctionLowering::lowerWait(WaitOp op, ArrayRef<Value> operands,
@@ -1157,6 +1200,11 @@ LogicalResult FunctionLowering::lowerWait(WaitOp op, ArrayRef<Value> operands,
   Carriage *carriage;
   if (failed(findCarriage(op, carriage)))
     return failure();
+  if (op == aside.wait) {
+    OpBuilder b(op);
+    JoinAsideOp::create(b, op.getLoc());
+    aside = {};
+  }
   launch(op, getKernelName(op), getExchangeShape(op), rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
            emitExchangeKernel(k, op, args);
@@ -1442,7 +1490,8 @@ void ConvertShardQToGPUPass::runOnOperation() {
        llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     if (function.isExternal())
       continue;
-    ConvertShardQToGPUOptions options{scratchBytes, sharedBytes, startEarly};
+    ConvertShardQToGPUOptions options{scratchBytes, sharedBytes, startEarly,
+                                      overlap};
     if (failed(FunctionLowering(function, options, names).run()))
       return signalPassFailure();
   }

@@ -150,8 +150,8 @@ void DeviceValues::noteWorkspace(WorkspaceOp op) {
     mostBlocks[count] = getPlannedRows(op) / blockRows;
 }
 
-/// What `buffer` may be a view of.
-static void findRoots(Value buffer, llvm::SmallPtrSetImpl<Value> &roots) {
+void mlir::shardq::findRoots(Value buffer,
+                             llvm::SmallPtrSetImpl<Value> &roots) {
   Operation *op = buffer.getDefiningOp();
   if (isa_and_nonnull<ViewLikeOpInterface, memref::CastOp>(op))
     return findRoots(op->getOperand(0), roots);
@@ -183,9 +183,9 @@ void DeviceValues::noteWrites(Operation *op) {
   }
 }
 
-memref::LoadOp DeviceValues::findStale(Value value) {
-  if (stale.empty())
-    return {};
+/// Loads that `value` is computed from.
+void DeviceValues::forEachLoad(Value value,
+                               llvm::function_ref<void(memref::LoadOp)> use) {
   llvm::SmallPtrSet<Value, 8> seen;
   SmallVector<Value> values{value};
   while (!values.empty()) {
@@ -193,11 +193,26 @@ memref::LoadOp DeviceValues::findStale(Value value) {
     if (!seen.insert(next).second || !isDevice(next))
       continue;
     Operation *op = next.getDefiningOp();
-    if (stale.contains(op))
-      return cast<memref::LoadOp>(op);
+    if (auto load = dyn_cast<memref::LoadOp>(op))
+      use(load);
     llvm::append_range(values, op->getOperands());
   }
-  return {};
+}
+
+memref::LoadOp DeviceValues::findStale(Value value) {
+  memref::LoadOp found;
+  if (!stale.empty())
+    forEachLoad(value, [&](memref::LoadOp load) {
+      if (!found && stale.contains(load))
+        found = load;
+    });
+  return found;
+}
+
+void DeviceValues::findLoaded(Value value,
+                              llvm::SmallPtrSetImpl<Value> &roots) {
+  forEachLoad(value,
+              [&](memref::LoadOp load) { findRoots(load.getMemRef(), roots); });
 }
 
 Value DeviceValues::compute(OpBuilder &b, Value value, Value device,

@@ -17,6 +17,9 @@
 
 namespace mlir::shardq {
 
+/// What `buffer` may be a view of.
+void findRoots(Value buffer, llvm::SmallPtrSetImpl<Value> &roots);
+
 class DeviceValues {
 public:
   /// Whether `value` is loaded from memory, computed from such a value, or a
@@ -44,6 +47,8 @@ public:
   void noteWrites(Operation *op);
   /// A load that `value` is computed from whose memory was written since.
   memref::LoadOp findStale(Value value);
+  /// Memory that `value` is computed from.
+  void findLoaded(Value value, llvm::SmallPtrSetImpl<Value> &roots);
 
   /// Computes device values at the builder's position, inside a kernel.
   /// `device` is the address of the runtime's device context. `copies` holds
@@ -51,6 +56,7 @@ public:
   Value compute(OpBuilder &b, Value value, Value device, IRMapping &copies);
 
 private:
+  void forEachLoad(Value value, llvm::function_ref<void(memref::LoadOp)> use);
   Value computeInbox(OpBuilder &b, WorkspaceOp op, Value device,
                      IRMapping &copies);
 

@@ -1,8 +1,9 @@
 //===- FreeBuffers.cpp - Gives buffers back after their last use ----------===//
 //
 // Launches run in program order on one stream, so a buffer may serve again as
-// soon as its last launch is enqueued. Upstream's ownership-based deallocation
-// would carry flags for the branches that are laid flat here.
+// soon as its last launch is enqueued, or joined where that runs aside.
+// Upstream's ownership-based deallocation would carry flags for the branches
+// that are laid flat here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +13,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "shardq/IR/CarrierOps.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -35,6 +37,8 @@ static Operation *getLastUse(OpResult buffer) {
         llvm::append_range(views, user->getResults());
       }
       Operation *ancestor = block->findAncestorOpInBlock(*user);
+      if (auto aside = dyn_cast<AsideOp>(ancestor))
+        ancestor = aside.getJoin();
       if (last->isBeforeInBlock(ancestor))
         last = ancestor;
       if (isa<ViewLikeOpInterface, arith::SelectOp, memref::CastOp>(user))

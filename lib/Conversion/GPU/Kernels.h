@@ -123,6 +123,10 @@ struct CarriedRows {
 void emitCarriedKernel(KernelBuilder &b, PushOp push, const CarriedRows &carry,
                        ValueRange args);
 
+/// Of a push of gather_rows beside other kernels: small blocks, and few, so
+/// that both find room.
+KernelShape getAsideShape(PushOp op);
+
 /// A signal that says what is wanted as well, with the arguments of a signal.
 void emitAnnounceKernel(KernelBuilder &b, SignalOp signal, ValueRange args);
 

@@ -17,8 +17,12 @@ using namespace mlir::shardq;
 static constexpr int64_t kThreads = 256;
 /// Pieces of a thread in flight. More take registers from other blocks.
 static constexpr int64_t kUnroll = 4;
-static constexpr int64_t kChunk = kThreads * kUnroll;
 static constexpr int64_t kMaxBlocks = 132 * 32;
+/// Beside other kernels. A block of the indexer's scores leaves 12,288
+/// registers of a multiprocessor, which are enough for a block this small; one
+/// on each fills the link.
+static constexpr int64_t kThreadsAside = 128;
+static constexpr int64_t kBlocksAside = 132;
 
 namespace {
 
@@ -99,24 +103,35 @@ Geometry::Geometry(PushOp op) {
                0;
 }
 
-KernelShape mlir::shardq::getRowsPushShape(PushOp op) {
+static KernelShape getShape(PushOp op, int64_t threads) {
   Geometry geometry(op);
+  int64_t chunk = threads * kUnroll;
   int64_t pieces = geometry.lines * geometry.lineBytes /
                    (geometry.isWhole ? 16 : geometry.elementBytes);
   KernelShape shape;
-  shape.threads = kThreads;
+  shape.threads = threads;
   shape.rowsPerBlock =
-      std::max<int64_t>(1, kChunk / std::max<int64_t>(1, pieces));
+      std::max<int64_t>(1, chunk / std::max<int64_t>(1, pieces));
   shape.blocksPerRow = geometry.ranks;
-  if (pieces > kChunk)
+  if (pieces > chunk)
     shape.blocksPerRow =
-        std::min<int64_t>(kMaxBlocks, llvm::divideCeil(pieces, kChunk)) *
+        std::min<int64_t>(kMaxBlocks, llvm::divideCeil(pieces, chunk)) *
         geometry.ranks;
   // As for exchanges: two blocks on each multiprocessor, then one for two
   // chunks.
   shape.fewBlocks = 132 * 2;
   shape.oneOf = 2;
   shape.maxBlocks = kMaxBlocks;
+  return shape;
+}
+
+KernelShape mlir::shardq::getRowsPushShape(PushOp op) {
+  return getShape(op, kThreads);
+}
+
+KernelShape mlir::shardq::getAsideShape(PushOp op) {
+  KernelShape shape = getShape(op, kThreadsAside);
+  shape.maxBlocks = kBlocksAside;
   return shape;
 }
 
@@ -283,9 +298,10 @@ void RowsPush::copyTask(const Task &task) {
 void RowsPush::emitTasks() {
   Value zero = b.index(0), perLine = b.index(shape.lineBytes / unit);
   Value ranks = b.index(shape.ranks), others = b.index(shape.ranks - 1);
-  Value pieces = b.mul(toLines(rows), perLine), chunk = b.index(kChunk);
+  int64_t inChunk = b.numThreads() * kUnroll;
+  Value pieces = b.mul(toLines(rows), perLine), chunk = b.index(inChunk);
   Value chunks =
-      arith::DivUIOp::create(b, b.add(pieces, b.index(kChunk - 1)), chunk);
+      arith::DivUIOp::create(b, b.add(pieces, b.index(inChunk - 1)), chunk);
   Value firstOwn = b.mul(chunks, others);
   Value tasks = isUnpack() ? firstOwn : b.mul(chunks, ranks);
   b.overBlocks(zero, tasks, [&](Value number) {

@@ -89,6 +89,8 @@ private:
   void lower(TapOp op);
   void lower(IsCarriedOp op);
   void lower(TransferOp op);
+  void lower(AsideOp op);
+  void lower(JoinAsideOp op);
   Value getCoordinate(Operation *op, MeshAxis over);
 
   ModuleOp module;
@@ -107,8 +109,8 @@ private:
 
 static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
-             DeviceContextOp, IsCarriedOp, TransferOp, ChunkSplitOp,
-             ChunkLengthsOp, ShardLengthsOp>(op);
+             DeviceContextOp, IsCarriedOp, TransferOp, AsideOp, JoinAsideOp,
+             ChunkSplitOp, ChunkLengthsOp, ShardLengthsOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -535,6 +537,18 @@ void RuntimeLowering::lower(TransferOp op) {
   call("shardq_rt_transfer", {}, arguments);
 }
 
+void RuntimeLowering::lower(AsideOp op) {
+  call("shardq_rt_begin_aside", {}, {getContext(op)});
+  Block &body = op.getBody().front();
+  op->getBlock()->getOperations().splice(op->getIterator(),
+                                         body.getOperations());
+  call("shardq_rt_end_aside", {}, {getContext(op)});
+}
+
+void RuntimeLowering::lower(JoinAsideOp op) {
+  call("shardq_rt_join_aside", {}, {getContext(op)});
+}
+
 /// Number of requests that both arrays have.
 static Value getRequests(ImplicitLocOpBuilder &b, Value queryStart,
                          Value seqLens) {
@@ -865,7 +879,8 @@ LogicalResult RuntimeLowering::run() {
                   CountDecodeRowsOp, ZigzagSplitOp, SplitGateOp, GatherBlocksOp,
                   GatheredTableOp, ReplicatedTableOp, GatherGateOp,
                   CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
-                  ShardLengthsOp, TapOp, IsCarriedOp, TransferOp>([&](auto op) {
+                  ShardLengthsOp, TapOp, IsCarriedOp, TransferOp, AsideOp,
+                  JoinAsideOp>([&](auto op) {
               lower(op);
               return true;
             })

@@ -477,6 +477,17 @@ SHARDQ_API int64_t shardq_rt_multiprocessors(shardq_context *context);
 SHARDQ_API void *shardq_rt_alloc(shardq_context *context, int64_t bytes);
 SHARDQ_API void shardq_rt_free(shardq_context *context, void *memory);
 
+/* Kernels that are enqueued between begin_aside and end_aside run on a stream
+ * of the slot's own, of the highest priority: behind what was enqueued before
+ * begin_aside, beside what follows, and before what is enqueued behind
+ * join_aside. So until then their memory is neither freed nor written. A call's
+ * end joins what its caller has left open, and begin_aside what another did. In
+ * line, and then nothing happens here, where NCCL carries the rows, a launch
+ * callback is registered, or the driver has no events. May be captured. */
+SHARDQ_API void shardq_rt_begin_aside(shardq_context *context);
+SHARDQ_API void shardq_rt_end_aside(shardq_context *context);
+SHARDQ_API void shardq_rt_join_aside(shardq_context *context);
+
 /* Enqueues kernel number `kernel` of the image, `blocks` blocks of it, at least
  * one, with the addresses of its arguments in `params`. */
 SHARDQ_API void shardq_rt_launch(shardq_context *context,

@@ -139,19 +139,33 @@ Address CudaRank::newWord() {
 }
 
 CudaRank::Started CudaRank::start(int32_t channel, int32_t operation,
-                                  bool waitsAtOnce) {
+                                  bool waitsAtOnce, bool isAside) {
   Started started{channel, operation, waitsAtOnce, shardq_rt_device(context)};
-  int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
+  int64_t world = shardq_comm_world(comm);
   int64_t bytes = world * static_cast<int64_t>(sizeof(int64_t));
   int64_t maxRows = plan.maxRows;
   void *&device = started.device, *&sent = started.sent;
-  void *&expected = started.expected, *&outbox = started.outbox;
-  void *&landing = started.landing;
+  void *&expected = started.expected;
   sent = shardq_rt_alloc(context, bytes);
   expected = shardq_rt_alloc(context, bytes);
 
   void *counts[] = {&device, &round, &maxRows, &sent, &expected};
   shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
+  if (isAside)
+    shardq_rt_begin_aside(context);
+  push(started);
+  if (isAside)
+    shardq_rt_end_aside(context);
+  return started;
+}
+
+void CudaRank::push(Started &started) {
+  int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
+  int64_t maxRows = plan.maxRows;
+  int32_t &channel = started.channel, &operation = started.operation;
+  void *&device = started.device, *&sent = started.sent;
+  void *&expected = started.expected, *&outbox = started.outbox;
+  void *&landing = started.landing;
   // One program serves both transports.
   if (shardq_rt_is_carried(context)) {
     outbox = shardq_rt_alloc(context, world * maxRows * kRowBytes);
@@ -164,15 +178,15 @@ CudaRank::Started CudaRank::start(int32_t channel, int32_t operation,
     shardq_rt_launch(context, &kTestImage, kTestAnnounce, 1, announce);
     shardq_rt_transfer(context, channel, operation, first, stride, world,
                        outbox, landing, maxRows, kRowBytes);
-    return started;
+    return;
   }
   void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
   shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
   void *signal[] = {&device, &channel, &operation, &first,
                     &stride, &world,   &sent,      &expected};
   shardq_rt_launch(context, &kTestImage,
-                   waitsAtOnce ? kTestSignalWait : kTestSignal, 1, signal);
-  return started;
+                   started.waitsAtOnce ? kTestSignalWait : kTestSignal, 1,
+                   signal);
 }
 
 void CudaRank::finish(Started started) {
@@ -212,6 +226,18 @@ void CudaRank::overlap(int32_t outer, int32_t inner) {
   waitsAtOnce = !waitsAtOnce;
   Started around = start(outer, outer, /*waitsAtOnce=*/false);
   finish(start(inner, inner, waitsAtOnce));
+  finish(around);
+  void *next[] = {&round};
+  shardq_rt_launch(context, &kTestImage, kTestNext, 1, next);
+  shardq_rt_end(context);
+}
+
+void CudaRank::aside(int32_t outer, int32_t inner) {
+  shardq_rt_begin(context, stream);
+  waitsAtOnce = !waitsAtOnce;
+  Started around = start(outer, outer, /*waitsAtOnce=*/false, /*isAside=*/true);
+  finish(start(inner, inner, waitsAtOnce));
+  shardq_rt_join_aside(context);
   finish(around);
   void *next[] = {&round};
   shardq_rt_launch(context, &kTestImage, kTestNext, 1, next);

@@ -60,6 +60,8 @@ public:
   void exchange(int32_t channel) { exchange(channel, channel); }
   /// Enqueues an exchange on `inner` between signal and wait of one on `outer`.
   void overlap(int32_t outer, int32_t inner);
+  /// The same, with push and signal of `outer` aside.
+  void aside(int32_t outer, int32_t inner);
   /// A q exchange and an out exchange.
   void layer() {
     exchange(0);
@@ -98,7 +100,9 @@ private:
     void *outbox = nullptr, *landing = nullptr; // where NCCL carries the rows
   };
 
-  Started start(int32_t channel, int32_t operation, bool waitsAtOnce);
+  Started start(int32_t channel, int32_t operation, bool waitsAtOnce,
+                bool isAside = false);
+  void push(Started &started);
   void finish(Started started);
   uint64_t read(cuda::Address address);
   cuda::Address newWord();

@@ -18,10 +18,16 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <unistd.h>
 
 using namespace shardq;
 using namespace shardq::test;
+
+static bool isFake() {
+  const char *path = std::getenv("SHARDQ_CUDA_DRIVER");
+  return path && std::strstr(path, "Fake");
+}
 
 namespace {
 
@@ -83,6 +89,14 @@ protected:
 TEST_P(CudaRanks, LayersBackToBack) { expectCorrect("layers"); }
 TEST_P(CudaRanks, LoneExchangeInTwoGenerations) { expectCorrect("lone"); }
 TEST_P(CudaRanks, ExchangesInsideOthers) { expectCorrect("overlap"); }
+TEST_P(CudaRanks, ExchangesAside) { expectCorrect("aside"); }
+
+TEST_P(CudaRanks, ExchangesAsideOfTwoSlots) {
+  if (GetParam().first == Kind::Threads && world() > 4 && !isFake())
+    GTEST_SKIP() << "one device has queues for 32 streams";
+  expectCorrect("aside-slots");
+}
+
 TEST_P(CudaRanks, GraphReplays) { expectCorrect("graph"); }
 TEST_P(CudaRanks, SlotsOnTwoStreams) { expectCorrect("slots"); }
 TEST_P(CudaRanks, DelayedRank) { expectCorrect("delayed"); }
@@ -109,6 +123,15 @@ TEST_P(CudaRanks, CapacityIsRecorded) {
 
 TEST_P(CudaRanks, FaultStall) {
   expectFailure("stall", SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(CudaRanks, FaultStallAside) {
+  expectFailure("aside-stall", SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(CudaRanks, FaultWrongRowsAside) {
+  expectFailure("aside-wrong-rows", SHARDQ_WRONG_ROWS, oddRank(world()),
+                odd() + " pushed");
 }
 
 TEST_P(CudaRanks, FaultDropFlag) {
@@ -504,11 +527,6 @@ TEST(CudaDeviceLibrary, KernelsHaveNoCallsAndNoStack) {
 
 //===--- Only with the fake driver ----------------------------------------===//
 
-static bool isFake() {
-  const char *path = std::getenv("SHARDQ_CUDA_DRIVER");
-  return path && std::strstr(path, "Fake");
-}
-
 TEST_F(Cuda, LostWritesAreNoticed) {
   if (!isFake())
     GTEST_SKIP() << "a real device loses none";
@@ -600,6 +618,181 @@ TEST_F(CudaAlone, KernelsThatStartEarly) {
   unsetenv("SHARDQ_FAKE_VERSION");
 }
 
+namespace {
+
+/// A rank alone whose driver tells what streams were asked for.
+class CudaAside : public CudaAlone {
+protected:
+  void SetUp() override {
+    CudaAlone::SetUp();
+    if (IsSkipped())
+      return;
+    if (!isFake())
+      GTEST_SKIP() << "a real driver tells nothing";
+    create();
+    flags.assign(static_cast<size_t>(kTestImage.num_kernels), 1);
+    early.starts_early = flags.data();
+    rank.emplace(comm, plan);
+    ASSERT_EQ(shardq_comm_load(comm, &early, nullptr, 0), SHARDQ_OK);
+    ASSERT_EQ(rank->driver.allocate(&words, 2 * sizeof(uint64_t)), 0);
+    trace();
+  }
+
+  void TearDown() override {
+    if (rank)
+      EXPECT_TRUE(rank->synchronize());
+    rank.reset();
+    CudaAlone::TearDown();
+  }
+
+  /// What has been asked since the last time, streams by letters.
+  static std::string trace() {
+    std::string text;
+    askFake("shardq_fake_trace", &text);
+    return text;
+  }
+
+  void launch(int word = 0) {
+    cuda::Address address = words + static_cast<uint64_t>(word) * 8;
+    void *params[] = {&address};
+    shardq_rt_launch(context, &early, kTestNext, 1, params);
+  }
+
+  void launchAside() {
+    shardq_rt_begin_aside(context);
+    launch(1);
+    shardq_rt_end_aside(context);
+  }
+
+  std::vector<unsigned char> flags;
+  shardq_gpu_image early = kTestImage;
+  std::optional<CudaRank> rank;
+  cuda::Address words = 0;
+};
+
+} // namespace
+
+TEST_F(CudaAside, BehindBothEndsNothingStartsEarly) {
+  shardq_rt_begin(context, rank->stream);
+  launch();
+  shardq_rt_begin_aside(context);
+  launch(1);
+  launch(1);
+  shardq_rt_end_aside(context);
+  launch();
+  launch();
+  shardq_rt_join_aside(context);
+  launch();
+  launch();
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  EXPECT_EQ(trace(), "early a next, record a, wait b, launch b next, "
+                     "early b next, launch a next, early a next, record b, "
+                     "wait a, launch a next, early a next");
+}
+
+TEST_F(CudaAside, TwoOneAfterTheOther) {
+  shardq_rt_begin(context, rank->stream);
+  launchAside();
+  shardq_rt_join_aside(context);
+  launchAside();
+  // Of one that nobody has joined.
+  launchAside();
+  shardq_rt_join_aside(context);
+  // There is nothing to join.
+  shardq_rt_join_aside(context);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  std::string one = "record a, wait b, launch b next, record b, wait a";
+  EXPECT_EQ(trace(), one + ", " + one + ", " + one);
+}
+
+TEST_F(CudaAside, OnTheDefaultStream) {
+  shardq_rt_begin(context, nullptr);
+  launchAside();
+  shardq_rt_join_aside(context);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  EXPECT_EQ(trace(), "record a, wait b, launch b next, record b, wait a");
+}
+
+TEST_F(CudaAside, ACallsEndJoins) {
+  shardq_rt_begin(context, rank->stream);
+  launchAside();
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  shardq_rt_begin(context, rank->stream);
+  launch();
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  EXPECT_EQ(trace(), "record a, wait b, launch b next, record b, wait a, "
+                     "launch a next");
+}
+
+TEST_F(CudaAside, TheNextBeginJoins) {
+  shardq_rt_begin(context, rank->stream);
+  shardq_rt_begin_aside(context);
+  launch(1);
+  shardq_rt_begin(context, rank->stream);
+  launch();
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  EXPECT_EQ(trace(), "record a, wait b, launch b next, record b, wait a, "
+                     "launch a next");
+}
+
+TEST_F(CudaAside, InLineWithALaunchCallback) {
+  int calls = 0;
+  shardq_context_set_launch_callback(
+      context, [](void *user, const char *) { ++*static_cast<int *>(user); },
+      &calls);
+  shardq_rt_begin(context, rank->stream);
+  launchAside();
+  shardq_rt_join_aside(context);
+  launch();
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+  shardq_context_set_launch_callback(context, nullptr, nullptr);
+  EXPECT_EQ(trace(), "early a next, early a next");
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(CudaAside, JoinsAfterAnErrorInACapture) {
+  for (bool asks : {true, false}) {
+    if (!asks) {
+      // The communicator of the first turn has failed.
+      TearDown();
+      SetUp();
+    }
+    CapturedGraph captured = rank->capture([&] {
+      shardq_rt_begin(context, rank->stream);
+      launch();
+      shardq_rt_begin_aside(context);
+      launch(1);
+      shardq_comm_abort(comm);
+      launch(1);
+      shardq_rt_end_aside(context);
+      if (asks)
+        shardq_rt_join_aside(context);
+      launch();
+      EXPECT_EQ(shardq_rt_end(context), SHARDQ_ABORTED);
+    });
+    EXPECT_TRUE(static_cast<bool>(captured));
+    EXPECT_EQ(trace(), "early a next, record a, wait b, launch b next, "
+                       "record b, wait a");
+    // After it none begins.
+    shardq_rt_begin(context, rank->stream);
+    launchAside();
+    shardq_rt_join_aside(context);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_ABORTED);
+    EXPECT_EQ(trace(), "");
+  }
+}
+
+TEST_F(CudaAside, ACaptureNeedsItsJoin) {
+  // The fake driver is as strict as others.
+  CapturedGraph captured = rank->capture([&] {
+    shardq_rt_begin(context, rank->stream);
+    launchAside();
+  });
+  EXPECT_FALSE(static_cast<bool>(captured));
+  shardq_rt_join_aside(context);
+  EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
+}
+
 TEST_F(CudaAlone, LaterCallsOnlyEnqueue) {
   if (!isFake())
     GTEST_SKIP() << "a real driver does not count calls";
@@ -609,6 +802,7 @@ TEST_F(CudaAlone, LaterCallsOnlyEnqueue) {
   static const shardq_gpu_image lazy = kTestImage;
   auto program = [&](int64_t bytes) {
     rank.layer();
+    rank.aside(0, 1);
     shardq_rt_begin(context, rank.stream);
     void *large = shardq_rt_alloc(context, bytes);
     void *word = shardq_rt_alloc(context, sizeof(uint64_t));

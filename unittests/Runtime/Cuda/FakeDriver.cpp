@@ -32,7 +32,9 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <thread>
@@ -197,8 +199,12 @@ static FunctionObject kernels[] = {
 
 namespace {
 
+/// Work of one or more streams, run in the order in which it was enqueued.
 struct Graph {
   std::vector<Work> work;
+  // Streams that joined the capture, and how much of each the stream that began
+  // it has come to wait for.
+  std::map<Stream, std::pair<size_t, size_t>> others;
 };
 
 } // namespace
@@ -220,6 +226,8 @@ struct StreamObject {
     std::lock_guard<std::mutex> lock(mutex);
     if (Graph *graph = capture) {
       graph->work.push_back(std::move(work));
+      if (auto other = graph->others.find(this); other != graph->others.end())
+        ++other->second.first;
       return;
     }
     queue.push_back(std::move(work));
@@ -263,6 +271,32 @@ private:
   std::thread thread;
 };
 
+/// Where a stream was when it was recorded last.
+struct EventObject {
+  /// Of a stream that is not captured: set once the stream has come there.
+  struct Point {
+    void pass() {
+      std::lock_guard<std::mutex> lock(mutex);
+      passed = true;
+      changed.notify_all();
+    }
+    void await() {
+      std::unique_lock<std::mutex> lock(mutex);
+      changed.wait(lock, [this] { return passed; });
+    }
+
+  private:
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool passed = false;
+  };
+  std::shared_ptr<Point> point;
+  // Of one that is.
+  Graph *graph = nullptr;
+  Stream stream = nullptr;
+  size_t position = 0;
+};
+
 } // namespace shardq::cuda
 
 //===--- The driver's state -----------------------------------------------===//
@@ -297,6 +331,9 @@ constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kInvalidHandle = 400;
 constexpr Result kNotFound = 500;
+constexpr Result kCaptureUnjoined = 904;
+constexpr Result kCaptureIsolation = 905;
+constexpr int kGreatestPriority = -5;
 constexpr size_t kGranularity = size_t(2) << 20;
 
 size_t environment(const char *name, size_t otherwise) {
@@ -313,6 +350,7 @@ bool loses(const char *way) {
 /// allocate, free, load or wait, and the last one's name.
 thread_local uint64_t heavyCalls = 0;
 thread_local uint64_t earlyLaunches = 0;
+thread_local bool isEarly = false; // the launch under way
 thread_local const char *lastHeavyCall = "";
 
 void countHeavy(const char *name) {
@@ -320,16 +358,44 @@ void countHeavy(const char *name) {
   lastHeavyCall = name;
 }
 
-void enqueueAnyway(Stream stream, Work work) {
-  if (!stream) {
-    std::lock_guard<std::mutex> lock(state().mutex);
-    if (!state().defaultStream) {
-      state().defaultStream = new StreamObject;
-      state().streams.push_back(state().defaultStream);
-    }
-    stream = state().defaultStream;
+/// What this thread has asked of streams, once it is asked for: launches and
+/// the like, with a letter for each stream in the order in which they appear.
+struct Trace {
+  bool isOn = false;
+  std::string text, told;
+  std::vector<Stream> streams;
+};
+thread_local Trace trace;
+
+void note(const char *call, Stream stream, const char *kernel = nullptr) {
+  if (!trace.isOn)
+    return;
+  auto found = std::find(trace.streams.begin(), trace.streams.end(), stream);
+  auto number = found - trace.streams.begin();
+  if (found == trace.streams.end())
+    trace.streams.push_back(stream);
+  if (!trace.text.empty())
+    trace.text += ", ";
+  trace.text += call;
+  trace.text += ' ';
+  trace.text += static_cast<char>('a' + number);
+  if (kernel)
+    trace.text += std::string(" ") + (kernel + std::strlen("shardq_test_"));
+}
+
+Stream orDefault(Stream stream) {
+  if (stream)
+    return stream;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (!state().defaultStream) {
+    state().defaultStream = new StreamObject;
+    state().streams.push_back(state().defaultStream);
   }
-  stream->enqueue(std::move(work));
+  return state().defaultStream;
+}
+
+void enqueueAnyway(Stream stream, Work work) {
+  orDefault(stream)->enqueue(std::move(work));
 }
 
 Result enqueue(Stream stream, Work work) {
@@ -671,6 +737,75 @@ FAKE Result cuStreamCreate(Stream *stream, unsigned) {
   return kSuccess;
 }
 
+FAKE Result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = kGreatestPriority;
+  return currentContext ? kSuccess : kInvalidContext;
+}
+
+FAKE Result cuStreamCreateWithPriority(Stream *stream, unsigned flags,
+                                       int priority) {
+  if (priority > 0 || priority < kGreatestPriority)
+    return kInvalidValue;
+  return cuStreamCreate(stream, flags);
+}
+
+FAKE Result cuEventCreate(Event *event, unsigned) {
+  countHeavy(__func__);
+  if (!currentContext)
+    return kInvalidContext;
+  *event = new EventObject;
+  return kSuccess;
+}
+
+FAKE Result cuEventDestroy_v2(Event event) {
+  countHeavy(__func__);
+  delete event;
+  return kSuccess;
+}
+
+FAKE Result cuEventRecord(Event event, Stream stream) {
+  note("record", stream);
+  stream = orDefault(stream);
+  event->point = nullptr;
+  event->graph = stream->capture;
+  event->stream = stream;
+  if (Graph *graph = event->graph) {
+    auto other = graph->others.find(stream);
+    event->position = other == graph->others.end() ? 0 : other->second.first;
+    return kSuccess;
+  }
+  event->point = std::make_shared<EventObject::Point>();
+  return enqueue(stream, [point = event->point] { point->pass(); });
+}
+
+FAKE Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags) {
+  note("wait", stream);
+  if (flags)
+    return kInvalidValue;
+  stream = orDefault(stream);
+  Graph *graph = stream->capture;
+  if (event->graph) {
+    if (graph && graph != event->graph)
+      return kCaptureIsolation;
+    if (!graph) {
+      stream->capture = event->graph;
+      // Its own beginning is to be waited for, too.
+      event->graph->others[stream] = {1, 0};
+    }
+    auto other = event->graph->others.find(event->stream);
+    if (other != event->graph->others.end() &&
+        !event->graph->others.contains(stream))
+      other->second.second = event->position;
+    return kSuccess;
+  }
+  if (!event->point)
+    return kSuccess;
+  if (graph)
+    return kCaptureIsolation;
+  return enqueue(stream, [point = event->point] { point->await(); });
+}
+
 FAKE Result cuStreamDestroy_v2(Stream stream) {
   countHeavy(__func__);
   {
@@ -716,8 +851,22 @@ FAKE Result cuStreamBeginCapture_v2(Stream stream, int) {
 }
 
 FAKE Result cuStreamEndCapture(Stream stream, void **graph) {
-  *graph = stream->capture.exchange(nullptr);
-  return *graph ? kSuccess : kInvalidValue;
+  Graph *ended = stream->capture.exchange(nullptr);
+  *graph = nullptr;
+  if (!ended)
+    return kInvalidValue;
+  bool isJoined = true;
+  for (auto [other, done] : ended->others) {
+    other->capture = nullptr;
+    isJoined = isJoined && done.first == done.second;
+  }
+  ended->others.clear();
+  if (!isJoined) {
+    delete ended;
+    return kCaptureUnjoined;
+  }
+  *graph = ended;
+  return kSuccess;
 }
 
 FAKE Result cuGraphInstantiateWithFlags(void **executable, void *graph,
@@ -799,6 +948,8 @@ FAKE Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
     return kInvalidValue;
   if (loses("store") && std::strcmp(function->name, "shardq_check_write") == 0)
     return kSuccess;
+  note(isEarly ? "early" : "launch", stream, function->name);
+  isEarly = false;
   return enqueue(stream, [gridX, blockX, body = function->bind(params)] {
     runBlocks(gridX, blockX, body);
   });
@@ -816,6 +967,7 @@ FAKE Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
       config->attributes->value.number != 1)
     return kInvalidValue;
   ++earlyLaunches;
+  isEarly = true;
   return cuLaunchKernel(function, config->gridX, config->gridY, config->gridZ,
                         config->blockX, config->blockY, config->blockZ,
                         config->dynamicShared, config->stream, params, extra);
@@ -837,6 +989,16 @@ FAKE Result cuGetErrorString(Result result, const char **text) {
 
 FAKE uint64_t shardq_fake_early_launches(const char **) {
   return earlyLaunches;
+}
+
+/// What this thread has asked of streams since the last question.
+FAKE uint64_t shardq_fake_trace(const char **text) {
+  trace.isOn = true;
+  trace.told = std::move(trace.text);
+  trace.text.clear();
+  trace.streams.clear();
+  *text = trace.told.c_str();
+  return 0;
 }
 
 FAKE uint64_t shardq_fake_heavy_calls(const char **last) {

@@ -140,6 +140,7 @@ protected:
 TEST_P(NcclRanks, LayersBackToBack) { expectCorrect(run("layers")); }
 TEST_P(NcclRanks, LoneExchangeInTwoGenerations) { expectCorrect(run("lone")); }
 TEST_P(NcclRanks, ExchangesInsideOthers) { expectCorrect(run("overlap")); }
+TEST_P(NcclRanks, AsideInLine) { expectCorrect(run("aside")); }
 TEST_P(NcclRanks, GraphReplays) { expectCorrect(run("graph")); }
 TEST_P(NcclRanks, SlotsOnTwoStreams) { expectCorrect(run("slots")); }
 TEST_P(NcclRanks, DelayedRank) { expectCorrect(run("delayed")); }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <spawn.h>
@@ -55,23 +56,49 @@ static void lone(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
 
 /// Exchanges that begin and end around another, as gathered KV does, eagerly
 /// and in a graph.
-static void overlap(shardq_comm *comm, const TestPlan &plan,
-                    RankResult &result) {
+static void runAround(shardq_comm *comm, const TestPlan &plan,
+                      RankResult &result,
+                      void (CudaRank::*overlap)(int32_t outer, int32_t inner)) {
   CudaRank rank(comm, plan);
   int64_t count = isSanitized() ? 5 : 20;
   for (int64_t round = 0; round != count; ++round)
-    rank.overlap(0, 1);
+    (rank.*overlap)(0, 1);
   CapturedGraph captured = rank.capture([&] {
-    rank.overlap(0, 1);
-    rank.overlap(1, 0);
+    (rank.*overlap)(0, 1);
+    (rank.*overlap)(1, 0);
   });
   bool launched = static_cast<bool>(captured);
   for (int64_t replay = 0; launched && replay != count; ++replay)
     launched = captured.launch(rank.stream);
-  rank.overlap(1, 0);
+  (rank.*overlap)(1, 0);
   result.correct = launched && rank.synchronize() && rank.countWrong() == 0 &&
                    rank.countRounds() == uint64_t(3 * count + 1);
   result.value = static_cast<int64_t>(rank.countWrong());
+}
+
+static void overlap(shardq_comm *comm, const TestPlan &plan,
+                    RankResult &result) {
+  runAround(comm, plan, result, &CudaRank::overlap);
+}
+
+/// Pushed and signalled aside.
+static void aside(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  runAround(comm, plan, result, &CudaRank::aside);
+}
+
+/// Two micro-batches, each with a stream aside.
+static void asideSlots(shardq_comm *comm, const TestPlan &plan,
+                       RankResult &result) {
+  CudaRank first(comm, plan, 0), second(comm, plan, 1);
+  int64_t count = isSanitized() ? 5 : 20;
+  for (int64_t round = 0; round != count; ++round) {
+    first.aside(0, 1);
+    second.aside(1, 0);
+  }
+  result.correct = first.synchronize() && second.synchronize() &&
+                   first.countWrong() == 0 && second.countWrong() == 0 &&
+                   first.countRounds() == uint64_t(count) &&
+                   second.countRounds() == uint64_t(count);
 }
 
 /// Keeps a graph for longer than any communicator.
@@ -148,15 +175,26 @@ static void deadline(shardq_comm *comm, const TestPlan &plan,
 }
 
 /// Faults are injected by the scenario's text.
-static void faulty(shardq_comm *comm, const TestPlan &plan,
-                   RankResult &result) {
+static void runFaulty(shardq_comm *comm, const TestPlan &plan,
+                      RankResult &result,
+                      const std::function<void(CudaRank &)> &layer) {
   CudaRank rank(comm, plan);
   for (int i = 0; i != 4; ++i)
-    rank.layer();
+    layer(rank);
   result.correct = rank.synchronize();
   // What the others found arrives within a few ticks of the watchdog.
   for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
     sleepMs(1);
+}
+
+static void faulty(shardq_comm *comm, const TestPlan &plan,
+                   RankResult &result) {
+  runFaulty(comm, plan, result, [](CudaRank &rank) { rank.layer(); });
+}
+
+static void faultyAside(shardq_comm *comm, const TestPlan &plan,
+                        RankResult &result) {
+  runFaulty(comm, plan, result, [](CudaRank &rank) { rank.aside(0, 1); });
 }
 
 /// The same in a graph that is replayed, which is the result.
@@ -247,6 +285,20 @@ static const Scenario kScenarios[] = {
     {"layers", {1, 1}, 1, 30'000, "", layers},
     {"lone", {2}, 1, 30'000, "", lone},
     {"overlap", {2, 2}, 1, 30'000, "", overlap},
+    {"aside", {2, 2}, 1, 30'000, "", aside},
+    {"aside-slots", {2, 2}, 2, 30'000, "", asideSlots},
+    {"aside-stall",
+     {2, 2},
+     1,
+     0,
+     "operation=0,epoch=3,action=stall",
+     faultyAside},
+    {"aside-wrong-rows",
+     {2, 2},
+     1,
+     30'000,
+     "operation=0,epoch=2,action=wrong-rows",
+     faultyAside},
     {"graph", {1, 1}, 1, 30'000, "", graph},
     {"graph-stays", {1, 1}, 1, 30'000, "", graphStays},
     {"slots", {1, 1}, 2, 30'000, "", slots},
