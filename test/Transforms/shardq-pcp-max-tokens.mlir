@@ -11,6 +11,15 @@
 // NEGATIVE: error: shardq-pcp: max-tokens is -1, expected 0 to 2147483647
 // LARGE: error: shardq-pcp: max-tokens is 2147483648, expected 0 to 2147483647
 // UNGATED: error: shardq-pcp: max-tokens is 64 with gate=false, expected 0: without the gate every step exchanges rows
+//
+// The bound costs no inbox and no generation: what is planned is the same, and proved.
+// DEFINE: %{pcp} =
+// DEFINE: %{plan} = shardq-opt %shardq_src/examples/deepseek-v32-pcp2-dcp2-chunked.mlir -o /dev/null \
+// DEFINE:   --pass-pipeline='builtin.module(%{pcp},shardq-dcp{remarks=false},shardq-to-cpu)' --mlir-print-ir-after=shardq-plan-workspace 2>&1 | grep 'shardq.plan @plan'
+// REDEFINE: %{pcp} = shardq-pcp{remarks=false}
+// RUN: %{plan} > %t.plan
+// REDEFINE: %{pcp} = shardq-pcp{max-tokens=8192 remarks=false}
+// RUN: %{plan} | diff %t.plan -
 
 // Whatever divides the step takes one number of whole rows, the gate of the exchanges among it; so the rows to write are
 // those given, too.
