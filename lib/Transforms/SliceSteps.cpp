@@ -427,7 +427,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
       first = arith::MinSIOp::create(b, loc, first, rows);
     Value rest = arith::SubIOp::create(b, loc, rows, first);
     Value size = arith::MinSIOp::create(b, loc, rest, most);
-    Turn turn{first, size, rows, shards.value_or(1)};
+    Turn here{first, size, rows, shards.value_or(1)};
     IRMapping slices;
     for (Operation *op : chain) {
       if (auto part = dyn_cast<tensor::ExtractSliceOp>(op)) {
@@ -440,7 +440,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
       for (OpOperand &operand : op->getOpOperands())
         if (!slices.contains(operand.get()) && isRowOperand(operand))
           slices.map(operand.get(),
-                     turn.take(b, loc, operand.get(), isOfAll(operand)));
+                     here.take(b, loc, operand.get(), isOfAll(operand)));
       Operation *copy = b.clone(*op, slices);
       for (OpResult result : copy->getResults())
         result.setType(withDynamicRows(result.getType()));
@@ -449,7 +449,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
     for (auto [value, whole] : llvm::zip_equal(results, carried)) {
       auto result = cast<OpResult>(value);
       filled.push_back(
-          turn.put(b, loc, slices.lookup(value), whole, isOfAll(result)));
+          here.put(b, loc, slices.lookup(value), whole, isOfAll(result)));
     }
     scf::YieldOp::create(b, loc, filled);
   };
