@@ -1066,6 +1066,8 @@ LIST
   # More rows than inboxes hold, in slices; all blocks that the table names.
   check verify-v32-tp2-dcp2-slices 180 verified 2 "$dcp2" --step="$examples/steps/small-decode-trace.json" \
     --pipeline="$dcp" --max-tokens=8
+  check verify-v32-dcp2-tokens-slices 180 verified 2 "$shards2" --step="$examples/steps/small-decode-trace.json" \
+    --pipeline="$dcp" --max-tokens=8
   check verify-glm5-tp2-dcp2-full 180 verified 2 "$mixed2" --step="$examples/steps/small-mixed.json" \
     --pipeline='builtin.module(shardq-dcp{step=gather blocks=full remarks=false})' --max-kv-tokens=65536
   # Outputs merged by weights and sums.
@@ -1129,6 +1131,17 @@ LIST
 2 v32-pcp2-tp1-all open mixed
 4 v32-pcp2-tp2-all chunked mixed closed-decodes
 LIST
+  # Steps that do not fit, by their rows or by their keys: whole rows on each rank.
+  for passes in "" "two-calls=true "; do
+    for program in v32-pcp2-tp1-dcp1 v32-pcp2-tp1-all; do
+      check "verify-$program-${passes:+two-calls-}rows" 180 verified 2 "$programs/$program.mlir" \
+        --step="$examples/steps/small-mixed.json" --max-tokens=8 \
+        --pipeline="builtin.module(shardq-pcp{${passes}max-tokens=8 remarks=false},shardq-dcp{remarks=false})"
+    done
+    check "verify-v32-pcp2-tp1-all-${passes:+two-calls-}keys" 180 verified 2 "$programs/v32-pcp2-tp1-all.mlir" \
+      --step="$examples/steps/small-mixed.json" --max-kv-tokens=1 --max-requests=1 \
+      --pipeline="builtin.module(shardq-pcp{${passes}remarks=false},shardq-dcp{remarks=false})"
+  done
   # Whole rows: merged along both axes.
   for ranks in 2 4; do
     check "verify-v32-pcp2-tp$((ranks / 2))-all-merged" 180 verified $ranks "$programs/v32-pcp2-tp$((ranks / 2))-all.mlir" \

@@ -7,6 +7,7 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "shardq/IR/ShardQ.h"
 
 using namespace mlir;
@@ -74,11 +75,22 @@ RankDependence::RankDependence(ModuleOp module) {
 }
 
 bool RankDependence::join(Value value, Bits add) {
+  auto shaped = dyn_cast<ShapedType>(value.getType());
+  if (shaped && shaped.hasRank() && shaped.hasStaticShape())
+    add.shape = false;
   Bits &have = bits[value];
   bool changed = (add.contents && !have.contents) || (add.shape && !have.shape);
   have.contents |= add.contents;
   have.shape |= add.shape;
   return changed;
+}
+
+/// Whether the number may decide on the shape of a result: where a slice begins
+/// does not.
+static bool mayBeSize(Operation *op, Value number) {
+  auto slice = dyn_cast<OffsetSizeAndStrideOpInterface>(op);
+  return !slice ||
+         llvm::is_contained(slice.getMixedSizes(), OpFoldResult(number));
 }
 
 bool RankDependence::visit(Operation *op) {
@@ -100,9 +112,8 @@ bool RankDependence::visit(Operation *op) {
     Bits operandBits = get(operand);
     from.contents |= operandBits.contents;
     from.shape |= operandBits.shape;
-    // A size, an offset or an index.
     if (operand.getType().isIndex() && operandBits.contents)
-      from.shape = true;
+      from.shape |= mayBeSize(op, operand);
   }
   if (isa<RankOp, LocalRowsOp, LocalLengthsOp, FilterIndicesOp, PeerViewOp,
           GatherQueryOp, CombineLseOp, WeighPartialOp, ReduceHeadsOp,

@@ -57,7 +57,7 @@ ExpandRowsOp mlir::shardq::findExpandRows(SparseMlaOp op,
   return expand;
 }
 
-StringAttr mlir::shardq::getChunkAxis(SparseMlaOp op) {
+ChunkSplitOp mlir::shardq::getChunkSplit(SparseMlaOp op) {
   for (Value part : op.getQ()) {
     auto take = part.getDefiningOp<TakeRowsOp>();
     if (!take)
@@ -66,7 +66,12 @@ StringAttr mlir::shardq::getChunkAxis(SparseMlaOp op) {
     if (auto slice = rows.getDefiningOp<tensor::ExtractSliceOp>())
       rows = slice.getSource();
     if (auto split = rows.getDefiningOp<ChunkSplitOp>())
-      return split.getAxisAttr();
+      return split;
   }
   return {};
+}
+
+StringAttr mlir::shardq::getChunkAxis(SparseMlaOp op) {
+  ChunkSplitOp split = getChunkSplit(op);
+  return split ? split.getAxisAttr() : StringAttr();
 }

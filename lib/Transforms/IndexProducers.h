@@ -25,8 +25,11 @@ getIndexProducers(SparseMlaOp op, TakenRows taken = TakenRows::Stop);
 ExpandRowsOp findExpandRows(SparseMlaOp op, llvm::StringRef &reason,
                             TakenRows taken = TakenRows::Stop);
 
-/// The axis over which the op's rows are chunks of requests; null where they
-/// are the step's.
+/// What says which chunks of requests the op's rows are; null where they are
+/// the step's.
+ChunkSplitOp getChunkSplit(SparseMlaOp op);
+
+/// The axis over which that is.
 StringAttr getChunkAxis(SparseMlaOp op);
 
 } // namespace mlir::shardq

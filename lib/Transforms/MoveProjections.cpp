@@ -63,7 +63,8 @@ private:
   bool widen(const Projection &projection, Operation *exchange,
              FlatSymbolRefAttr mesh, StringAttr axis);
   Value project(const Projection &projection, Value values);
-  void moveBefore(CombineLseOp combine);
+  CombineLseOp moveBefore(CombineLseOp combine);
+  SmallVector<Projection> takeProjections(Value &source, GatherQueryOp gather);
   void moveBehind(GatherQueryOp gather);
   void finish();
   void remark(Operation *op, const llvm::Twine &text);
@@ -258,51 +259,88 @@ static int64_t getHeadBits(Type type) {
   return shaped.getDimSize(2) * shaped.getElementTypeBitWidth();
 }
 
-/// Partial outputs are projected, and the narrower ones merged.
-void Mover::moveBefore(CombineLseOp combine) {
+/// Partial outputs are projected, and the narrower ones merged. Returns the
+/// merge of these, or null if nothing moves.
+CombineLseOp Mover::moveBefore(CombineLseOp combine) {
+  auto stays = [&](Operation *projection, StringRef why) {
+    remark(projection, "projection stays where it is: " + why);
+    return CombineLseOp();
+  };
   if (combine.isOnBuffers() || isAlone(combine) || combine.keepsAllHeads() ||
       !combine->getResult(0).hasOneUse())
-    return;
+    return {};
   OpOperand &use = *combine->getResult(0).use_begin();
   unsigned input = use.getOperandNumber();
   if (input > 1)
-    return;
+    return {};
   std::optional<Projection> projection =
       matchProjection(dyn_cast<linalg::LinalgOp>(use.getOwner()), input);
   if (!projection)
-    return;
+    return {};
   auto type = cast<RankedTensorType>(projection->getResult().getType());
   if (getHeadBits(type) >= getHeadBits(combine.getPartial().getType()))
-    return remark(projection->op,
-                  "projection stays where it is: what it makes is not smaller");
+    return stays(projection->op, "what it makes is not smaller");
   if (!isa<BFloat16Type, Float16Type, Float32Type>(type.getElementType()))
-    return remark(projection->op,
-                  "projection stays where it is: what it makes cannot be "
-                  "merged");
+    return stays(projection->op, "what it makes cannot be merged");
   // Where rows are scattered a rank has the weights of all heads already.
   Value weights = projection->getWeights();
   if (combine.getScatterTokens() &&
       (!cast<RankedTensorType>(weights.getType()).hasStaticShape() ||
        !DominanceInfo(function).properlyDominates(weights, combine)))
-    return remark(projection->op, "projection stays where it is: its weights "
-                                  "are not there before the merge");
+    return stays(projection->op, "its weights are not there before the merge");
   if (!combine.getScatterTokens() &&
       !widen(*projection, combine, combine.getMeshAttr(),
              combine.getAxisAttr()))
-    return;
+    return {};
   builder.setInsertionPoint(combine);
   Value partial = project(*projection, combine.getPartial());
   SmallVector<Value> operands(combine->getOperands());
   operands[combine.getPartialMutable().getOperandNumber()] = partial;
   SmallVector<Type> types(combine->getResultTypes());
   types[0] = type;
-  Operation *merged = clone(builder, combine, types, operands);
+  auto merged = cast<CombineLseOp>(clone(builder, combine, types, operands));
   projection->getResult().replaceAllUsesWith(merged->getResult(0));
   if (combine->getNumResults() == 2)
     combine->getResult(1).replaceAllUsesWith(merged->getResult(1));
   remark(merged, "partial outputs are projected before they are merged");
   eraseUnused(*projection);
   combine->erase();
+  return merged;
+}
+
+/// The projections that make a source of the gather of narrower queries, the
+/// last one first. The source is then what the first one projects.
+SmallVector<Projection> Mover::takeProjections(Value &source,
+                                               GatherQueryOp gather) {
+  SmallVector<Projection> taken;
+  Type element = getElementTypeOrSelf(gather->getResult(0).getType());
+  auto take = [&] {
+    Operation *producer = source.hasOneUse() ? source.getDefiningOp() : nullptr;
+    if (auto narrow = dyn_cast_if_present<arith::TruncFOp>(producer))
+      producer = narrow.getIn().getDefiningOp();
+    for (unsigned input : {0, 1}) {
+      auto found = matchProjection(
+          dyn_cast_if_present<linalg::LinalgOp>(producer), input);
+      if (!found || found->getResult() != source)
+        continue;
+      auto values = cast<RankedTensorType>(found->getValues().getType());
+      if (values.getElementType() != element ||
+          getHeadBits(values) >= getHeadBits(source.getType())) {
+        remark(found->op, "projection stays where it is: what it takes is not "
+                          "smaller, or of another element type");
+        continue;
+      }
+      if (!widen(*found, gather, gather.getMeshAttr(), gather.getAxisAttr()))
+        continue;
+      source = found->getValues();
+      taken.push_back(*found);
+      return true;
+    }
+    return false;
+  };
+  while (take())
+    ;
+  return taken;
 }
 
 /// Narrower queries are gathered, and projected behind that.
@@ -315,34 +353,11 @@ void Mover::moveBehind(GatherQueryOp gather) {
     return;
   auto type = cast<RankedTensorType>(gather->getResult(0).getType());
   SmallVector<Value> sources(gather.getSources());
-  SmallVector<std::optional<Projection>> projections(sources.size());
-  bool any = false;
-  for (auto [source, projection] : llvm::zip_equal(sources, projections)) {
-    if (!source.hasOneUse())
-      continue;
-    Operation *producer = source.getDefiningOp();
-    if (auto narrow = dyn_cast_if_present<arith::TruncFOp>(producer))
-      producer = narrow.getIn().getDefiningOp();
-    for (unsigned input : {0, 1}) {
-      auto found = matchProjection(
-          dyn_cast_if_present<linalg::LinalgOp>(producer), input);
-      if (!found || found->getResult() != source)
-        continue;
-      auto values = cast<RankedTensorType>(found->getValues().getType());
-      if (values.getElementType() != type.getElementType() ||
-          getHeadBits(values) >= getHeadBits(source.getType())) {
-        remark(found->op, "projection stays where it is: what it takes is not "
-                          "smaller, or of another element type");
-        continue;
-      }
-      if (!widen(*found, gather, gather.getMeshAttr(), gather.getAxisAttr()))
-        continue;
-      projection = found;
-      source = found->getValues();
-      any = true;
-    }
-  }
-  if (!any)
+  SmallVector<SmallVector<Projection>> projections;
+  for (Value &source : sources)
+    projections.push_back(takeProjections(source, gather));
+  if (llvm::all_of(projections,
+                   [](ArrayRef<Projection> taken) { return taken.empty(); }))
     return;
   int64_t width = 0;
   for (Value source : sources)
@@ -354,7 +369,7 @@ void Mover::moveBehind(GatherQueryOp gather) {
   Location loc = gather.getLoc();
   SmallVector<Value> parts;
   int64_t begin = 0;
-  for (auto [source, projection] : llvm::zip_equal(sources, projections)) {
+  for (auto [source, taken] : llvm::zip_equal(sources, projections)) {
     int64_t size = cast<RankedTensorType>(source.getType()).getDimSize(2);
     Value part = gathered->getResult(0);
     if (size != width) {
@@ -369,14 +384,16 @@ void Mover::moveBehind(GatherQueryOp gather) {
                                             ones);
     }
     begin += size;
-    parts.push_back(projection ? project(*projection, part) : part);
+    for (const Projection &projection : llvm::reverse(taken))
+      part = project(projection, part);
+    parts.push_back(part);
   }
   attention.getQMutable().assign(parts);
   remark(gathered, "queries are gathered before they are projected");
   gather->erase();
-  for (const std::optional<Projection> &projection : projections)
-    if (projection)
-      eraseUnused(*projection);
+  for (ArrayRef<Projection> taken : projections)
+    for (const Projection &projection : taken)
+      eraseUnused(projection);
 }
 
 /// Arguments get all heads of the group; what did not move takes its own.
@@ -428,7 +445,8 @@ void Mover::run() {
   function.walk([&](CombineLseOp op) { merges.push_back(op); });
   function.walk([&](GatherQueryOp op) { gathers.push_back(op); });
   for (CombineLseOp op : merges)
-    moveBefore(op);
+    while (op)
+      op = moveBefore(op);
   for (GatherQueryOp op : gathers)
     moveBehind(op);
   finish();

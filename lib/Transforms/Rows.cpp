@@ -87,7 +87,10 @@ Value mlir::shardq::joinRows(OpBuilder &builder, ValueRange parts) {
     offsets.front() = begin;
     joined = tensor::InsertSliceOp::create(builder, loc, part, joined, offsets,
                                            extent, ones);
-    begin = size;
+    auto before = dyn_cast<Value>(begin);
+    begin = before
+                ? arith::AddIOp::create(builder, loc, before, size).getResult()
+                : size;
   }
   return joined;
 }

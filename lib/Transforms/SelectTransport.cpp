@@ -123,6 +123,9 @@ public:
 private:
   Facts getFacts(CollectiveOpInterface op);
   std::optional<Transport> getWanted(const Facts &facts) const;
+  TransportAttr makeChoice(Transport transport, const llvm::Twine &reason);
+  TransportAttr chooseOther(Transport wanted, StringRef obstacle,
+                            const Facts &facts);
   FailureOr<TransportAttr> choose(CollectiveOpInterface op, const Facts &facts);
   LogicalResult select(CollectiveOpInterface op);
   LogicalResult selectPart(CollectiveOpInterface part, TransportAttr whole);
@@ -140,6 +143,9 @@ private:
   int64_t hostRanks;
   bool remarks;
   OpBuilder builder;
+  /// Whether a merge of the program can take the form that is wanted of merges:
+  /// those that cannot take another one.
+  bool isTakenBySome = false;
 };
 
 } // namespace
@@ -189,25 +195,46 @@ std::optional<Transport> Selector::getWanted(const Facts &facts) const {
   llvm_unreachable("unknown choice");
 }
 
+TransportAttr Selector::makeChoice(Transport transport,
+                                   const llvm::Twine &reason) {
+  return TransportAttr::get(builder.getContext(), transport,
+                            builder.getStringAttr(reason));
+}
+
+/// Of a merge that cannot take the form that others take: that of the other
+/// kind, or what `auto` chooses. Null if nothing works.
+TransportAttr Selector::chooseOther(Transport wanted, StringRef obstacle,
+                                    const Facts &facts) {
+  Transport other =
+      wanted == Transport::AgRs ? Transport::AgAr : Transport::AgRs;
+  if (!findObstacle(other, facts).empty()) {
+    const Row *row = findChoice(facts);
+    if (!row)
+      return {};
+    other = row->transport;
+  }
+  return makeChoice(other, stringifyTransport(wanted) + " was asked for, but " +
+                               obstacle);
+}
+
 FailureOr<TransportAttr> Selector::choose(CollectiveOpInterface op,
                                           const Facts &facts) {
   TransportAttr given = op.getTransportAttr();
   std::optional<Transport> forced =
       given ? std::optional(given.getValue()) : getWanted(facts);
-  auto make = [&](Transport transport, StringRef reason) {
-    return TransportAttr::get(builder.getContext(), transport,
-                              builder.getStringAttr(reason));
-  };
   if (forced) {
-    if (StringRef obstacle = findObstacle(*forced, facts); !obstacle.empty())
-      return op->emitOpError("cannot travel by ")
-             << stringifyTransport(*forced) << ": " << obstacle;
-    if (given && given.getReason())
-      return given;
-    return make(*forced, "asked for");
+    StringRef obstacle = findObstacle(*forced, facts);
+    if (obstacle.empty())
+      return given && given.getReason() ? given
+                                        : makeChoice(*forced, "asked for");
+    if (!given && isTakenBySome)
+      if (TransportAttr other = chooseOther(*forced, obstacle, facts))
+        return other;
+    return op->emitOpError("cannot travel by ")
+           << stringifyTransport(*forced) << ": " << obstacle;
   }
   if (const Row *row = findChoice(facts))
-    return make(row->transport, row->reason);
+    return makeChoice(row->transport, row->reason);
   return op->emitOpError("cannot travel: ")
          << findObstacle(Transport::Direct, facts) << "; "
          << findObstacle(Transport::Nccl, facts);
@@ -461,6 +488,14 @@ LogicalResult Selector::run() {
     return failure();
   SmallVector<CollectiveOpInterface> collectives;
   module.walk([&](CollectiveOpInterface op) { collectives.push_back(op); });
+  bool isForm =
+      wanted == TransportChoice::AgRs || wanted == TransportChoice::AgAr;
+  isTakenBySome =
+      isForm && llvm::any_of(collectives, [&](CollectiveOpInterface op) {
+        Facts facts = getFacts(op);
+        return facts.isMerge && !op.getTransportAttr() &&
+               findObstacle(*getWanted(facts), facts).empty();
+      });
   for (CollectiveOpInterface op : collectives)
     if (failed(select(op)))
       return failure();

@@ -78,12 +78,6 @@ bool isOfTails(ExpandRowsOp expand) {
   return chunks && chunks.getPart() == ChunkPart::Tail;
 }
 
-/// Rows of the whole step.
-Value getStepRows(ExpandRowsOp expand) {
-  ChunkLengthsOp chunks = getChunks(expand);
-  return chunks ? chunks.getRows() : expand.getRows();
-}
-
 /// Calls `visit` for each use of the value, or of a cast of it, until it fails.
 LogicalResult forEachUse(Value value,
                          llvm::function_ref<LogicalResult(OpOperand &)> visit) {
@@ -143,6 +137,7 @@ private:
 
   // Shared by attentions.
   Blocks &getBlocks(const Candidate &candidate);
+  void gateChunks(ChunkSplitOp split, const Candidate &candidate);
   Value getGate(const Candidate &candidate);
   FilterIndicesOp getFilter(const Candidate &candidate);
   GatheredSlotsOp getSlots(const Candidate &candidate);
@@ -487,8 +482,16 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
                             convert.getBlockSizeAttr()});
   auto [starts, lengths] = getStepLengths(expand);
   OpBuilder::InsertionGuard guard(builder);
+  // Where keys do not fit there are no chunks, which their split has to know.
+  ChunkSplitOp split =
+      candidate.chunks ? getChunkSplit(candidate.op) : ChunkSplitOp();
   // Both dominate the attention, so one dominates the other.
-  if (dominance.properlyDominates(table, expand.getOperation()))
+  if (split &&
+      llvm::all_of(ValueRange{table, starts, lengths}, [&](Value value) {
+        return dominance.properlyDominates(value, split);
+      }))
+    builder.setInsertionPoint(split);
+  else if (dominance.properlyDominates(table, expand.getOperation()))
     builder.setInsertionPointAfter(expand);
   else
     builder.setInsertionPointAfterValue(table);
@@ -511,31 +514,72 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   return blocks;
 }
 
+/// Whether the op divides a step in chunks and takes this number of whole rows.
+static bool takesWholeRows(Operation *op, Value wholeRows) {
+  if (auto count = dyn_cast<CountChunkRowsOp>(op))
+    return count.getDecodes() == wholeRows;
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return split.getDecodes() == wholeRows;
+  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
+    return lengths.getDecodes() == wholeRows;
+  auto slots = dyn_cast<ChunkSlotsOp>(op);
+  return slots && slots.getDecodes() == wholeRows;
+}
+
+/// A step whose keys are not gathered has no chunks: whole rows are what ranks
+/// that keep other keys can merge. So all rows are whole where keys do not fit,
+/// unless the table is there too late to know.
+void Rewriter::gateChunks(ChunkSplitOp split, const Candidate &candidate) {
+  Blocks &blocks = getBlocks(candidate);
+  Value wholeRows = split.getDecodes();
+  auto isBehind = [&](Operation *op) {
+    return op == split || !takesWholeRows(op, wholeRows) ||
+           dominance.properlyDominates(split.getOperation(), op);
+  };
+  if (!dominance.properlyDominates(blocks.op.getOperation(), split) ||
+      !llvm::all_of(wholeRows.getUsers(), isBehind))
+    return;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(split);
+  Location loc = split.getLoc();
+  Value isGathered = GatherGateOp::create(
+      builder, loc, builder.getI1Type(), split.getQueryStart(),
+      blocks.op.getResult(2), wholeRows, blocks.op.getMeshAttr(),
+      candidate.axis, blocks.op.getBlockSizeAttr(), IntegerAttr());
+  Value chosen = arith::SelectOp::create(builder, loc, isGathered, wholeRows,
+                                         split.getRows());
+  wholeRows.replaceUsesWithIf(chosen, [&](OpOperand &use) {
+    return takesWholeRows(use.getOwner(), wholeRows);
+  });
+}
+
 /// Whether keys are gathered. Where members have rows of their own, in each
-/// step with prefill: no other way is right, and one that does not fit is an
-/// error at run time.
+/// step with chunks: no other way is right.
 Value Rewriter::getGate(const Candidate &candidate) {
   Blocks &blocks = getBlocks(candidate);
   if (blocks.gate)
     return blocks.gate;
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointAfter(blocks.op);
   ExpandRowsOp expand = candidate.expand;
   Location loc = expand.getLoc();
-  Value start = getStepLengths(expand).first;
-  Value decodes =
-      CountDecodeRowsOp::create(builder, loc, builder.getIndexType(), start,
-                                expand.getSpeculativeTokensAttr());
   if (candidate.chunks) {
+    ChunkSplitOp split = getChunkSplit(candidate.op);
+    gateChunks(split, candidate);
+    builder.setInsertionPointAfter(split);
     Value tails = CountChunkRowsOp::create(
         builder, loc, builder.getIndexType(),
-        ChunkPartAttr::get(builder.getContext(), ChunkPart::Tail), start,
-        decodes, getStepRows(expand), blocks.op.getMeshAttr(),
-        candidate.chunks);
+        ChunkPartAttr::get(builder.getContext(), ChunkPart::Tail),
+        split.getQueryStart(), split.getDecodes(), split.getRows(),
+        split.getMeshAttr(), candidate.chunks);
     return blocks.gate = arith::CmpIOp::create(
                builder, loc, arith::CmpIPredicate::sgt, tails,
                arith::ConstantIndexOp::create(builder, loc, 0));
   }
+  builder.setInsertionPointAfter(blocks.op);
+  Value start = getStepLengths(expand).first;
+  Value decodes =
+      CountDecodeRowsOp::create(builder, loc, builder.getIndexType(), start,
+                                expand.getSpeculativeTokensAttr());
   blocks.gate = GatherGateOp::create(
       builder, loc, builder.getI1Type(), start, blocks.op.getResult(2), decodes,
       blocks.op.getMeshAttr(), candidate.axis, blocks.op.getBlockSizeAttr(),

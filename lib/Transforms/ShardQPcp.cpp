@@ -40,8 +40,10 @@ struct Call {
 };
 
 struct Step {
-  Value decodes, mine, restore;
-  /// Whether there are prefill rows; null where every step gathers.
+  /// Rows that are whole on every rank: those of decode requests, or all.
+  Value decodes;
+  Value mine, restore;
+  /// Whether there are chunks; null where every step gathers.
   Value open;
   SmallVector<Call, 2> calls;
 };
@@ -57,10 +59,10 @@ struct Candidate {
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, StringRef axis, bool twoCalls,
-                   bool isGated, bool remarks)
+                   bool isGated, int64_t maxTokens, bool remarks)
       : function(function), axis(StringAttr::get(function.getContext(), axis)),
-        twoCalls(twoCalls), isGated(isGated), remarks(remarks),
-        builder(function.getContext()), dominance(function) {}
+        twoCalls(twoCalls), isGated(isGated), maxTokens(maxTokens),
+        remarks(remarks), builder(function.getContext()), dominance(function) {}
 
   void run();
 
@@ -72,6 +74,7 @@ private:
   SmallVector<Operation *> getIndexOps(const Candidate &candidate);
 
   // Emission.
+  Value countWholeRows(ExpandRowsOp expand);
   Step &getStep(const Candidate &candidate);
   void addCall(Step &step, const Candidate &candidate, Value rows,
                ChunkPart part);
@@ -89,7 +92,9 @@ private:
 
   FunctionOpInterface function;
   StringAttr axis;
-  bool twoCalls, isGated, remarks;
+  bool twoCalls, isGated;
+  int64_t maxTokens; // 0: steps of any number of rows fit
+  bool remarks;
   OpBuilder builder;
   DominanceInfo dominance;
   llvm::MapVector<std::pair<Operation *, Attribute>, Step> steps;
@@ -224,6 +229,12 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     why << "it has " << rows << " rows, and its step " << stepRows;
     return std::nullopt;
   }
+  if (maxTokens != 0 && !ShapedType::isDynamic(stepRows) &&
+      stepRows > maxTokens) {
+    why << "its step has " << stepRows << " rows, more than max-tokens, "
+        << maxTokens;
+    return std::nullopt;
+  }
   return Candidate{op, expand, mesh};
 }
 
@@ -286,6 +297,24 @@ void FunctionRewriter::addCall(Step &step, const Candidate &candidate,
   call.own[expand.getResult(1)] = take(described[1], own);
 }
 
+/// Leading rows that no rank has chunks of. A step that is too large for the
+/// exchanges runs as one of decode requests does: on all rows, on every rank.
+Value FunctionRewriter::countWholeRows(ExpandRowsOp expand) {
+  Location loc = expand.getLoc();
+  Value decodes = CountDecodeRowsOp::create(
+      builder, loc, builder.getIndexType(), expand.getQueryStart(),
+      expand.getSpeculativeTokensAttr());
+  // Of a known number of rows, it fits.
+  if (maxTokens == 0 ||
+      !ShapedType::isDynamic(expand.getOutType(0).getDimSize(0)))
+    return decodes;
+  Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
+  Value isTooLarge = arith::CmpIOp::create(
+      builder, loc, arith::CmpIPredicate::sgt, expand.getRows(), most);
+  return arith::SelectOp::create(builder, loc, isTooLarge, expand.getRows(),
+                                 decodes);
+}
+
 Step &FunctionRewriter::getStep(const Candidate &candidate) {
   ExpandRowsOp expand = candidate.expand;
   auto [entry, isNew] =
@@ -300,9 +329,7 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
   Type dynamic = RankedTensorType::get({ShapedType::kDynamic}, i32);
   Type restored =
       RankedTensorType::get({expand.getOutType(0).getDimSize(0)}, i32);
-  step.decodes = CountDecodeRowsOp::create(builder, loc, builder.getIndexType(),
-                                           expand.getQueryStart(),
-                                           expand.getSpeculativeTokensAttr());
+  step.decodes = countWholeRows(expand);
   auto split = ChunkSplitOp::create(
       builder, loc, TypeRange{dynamic, restored}, expand.getQueryStart(),
       step.decodes, expand.getRows(), ValueRange{}, candidate.mesh, axis,
@@ -390,7 +417,7 @@ Value FunctionRewriter::restore(Value rows, Value result, const Step &step) {
   return castTo(builder, rows.getLoc(), restored, type);
 }
 
-/// What `open` makes, or in a step without prefill `closed`. Exchanges stand
+/// What `open` makes, or in a step of whole rows `closed`. Exchanges stand
 /// under a condition that is equal on all ranks.
 SmallVector<Value>
 FunctionRewriter::gate(const Step &step, TypeRange types,
@@ -550,10 +577,28 @@ struct ShardQPcpPass : public shardq::impl::ShardQPcpBase<ShardQPcpPass> {
   using ShardQPcpBase::ShardQPcpBase;
 
   void runOnOperation() override {
+    if (failed(verifyOptions()))
+      return signalPassFailure();
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
-        FunctionRewriter(function, axis, twoCalls, gate, remarks).run();
+        FunctionRewriter(function, axis, twoCalls, gate, maxTokens, remarks)
+            .run();
     });
+  }
+
+private:
+  LogicalResult verifyOptions() {
+    Location loc = getOperation().getLoc();
+    if (maxTokens < 0 || maxTokens > std::numeric_limits<int32_t>::max())
+      return emitError(loc, "shardq-pcp: ")
+             << "max-tokens is " << int64_t(maxTokens)
+             << ", expected 0 to 2147483647";
+    if (maxTokens != 0 && !gate)
+      return emitError(loc, "shardq-pcp: ")
+             << "max-tokens is " << int64_t(maxTokens)
+             << " with gate=false, expected 0: without the gate every step "
+                "exchanges rows";
+    return success();
   }
 };
 

@@ -33,8 +33,8 @@ public:
   LogicalResult run();
 
 private:
-  bool fits(Operation *first);
-  bool fits(Value rows);
+  int64_t getMost(const Chain &chain) const;
+  bool fits(const Chain &chain);
   void slice(const Chain &chain);
   SmallVector<Value> createSlices(const Chain &chain, ValueRange results,
                                   Value rows, Value bound);
@@ -57,6 +57,27 @@ static bool isUsedWithin(ValueRange values, ArrayRef<Operation *> chain) {
 
 static bool isInBlockOf(Operation *op, Operation *other) {
   return op && op->getBlock() == other->getBlock();
+}
+
+/// How many ranks have shards of the rows that the op gathers, or merges and
+/// scatters; none where each has all of its rows.
+static std::optional<int64_t> getShards(Operation *op) {
+  auto merge = dyn_cast<CombineLseOp>(op);
+  auto gather = dyn_cast<GatherRowsOp>(op);
+  if (!(merge && merge.getScatterTokens()) &&
+      !(gather && gather.getTokenShards()))
+    return std::nullopt;
+  auto collective = cast<CollectiveOpInterface>(op);
+  return lookupMeshAxis(op, collective.getMeshAttr(), collective.getAxisAttr())
+      .axis.getSize();
+}
+
+/// Those of the chain, of which each has a slice in each turn.
+static std::optional<int64_t> getShards(const Chain &chain) {
+  for (Operation *op : chain)
+    if (std::optional<int64_t> shards = getShards(op))
+      return shards;
+  return std::nullopt;
 }
 
 /// Whether the slice is the heads of all rows that were gathered.
@@ -91,6 +112,65 @@ static void addAttention(Chain &chain, Value partial) {
     }
   }
   if (isa_and_present<GatherQueryOp>(source) && take())
+    chain = std::move(with);
+}
+
+static bool isRowOperand(OpOperand &operand) {
+  if (auto rowWise = dyn_cast<RowWiseOpInterface>(operand.getOwner()))
+    return rowWise.isRowOperand(operand);
+  if (auto merge = dyn_cast<CombineLseOp>(operand.getOwner()))
+    return operand.get() != merge.getSink();
+  // Of the others all are, or come from the chain, but for numbers of rows.
+  return isa<ShapedType>(operand.get().getType());
+}
+
+/// A gather of shards, or the numbers of rows that it has gathered as columns.
+static bool makesShards(Operation *op, CombineLseOp merge) {
+  if (auto numbers = dyn_cast<tensor::CollapseShapeOp>(op)) {
+    op = numbers.getSrc().getDefiningOp();
+    if (numbers.getSrcType().getRank() != 2 ||
+        numbers.getSrcType().getDimSize(1) != 1)
+      return false;
+  }
+  auto gather = dyn_cast_if_present<GatherRowsOp>(op);
+  return gather && gather.getTokenShards() &&
+         gather.getMeshAttr() == merge.getMeshAttr() &&
+         gather.getAxisAttr() == merge.getAxisAttr();
+}
+
+/// The attention whose partial outputs are scattered, the gather of its
+/// queries, and what makes its slots of gathered positions, where nothing else
+/// wants those: rows of all ranks, in turns as well.
+static void addShards(Chain &chain, CombineLseOp merge) {
+  auto attention = merge.getPartial().getDefiningOp<SparseMlaOp>();
+  if (!isInBlockOf(attention, merge) ||
+      !isUsedWithin(attention->getResults(), chain) ||
+      attention.getQ().size() != 1)
+    return;
+  llvm::SetVector<Operation *> found;
+  found.insert(attention);
+  for (unsigned i = 0; i < found.size(); ++i)
+    for (OpOperand &operand : found[i]->getOpOperands()) {
+      Operation *source = operand.get().getDefiningOp();
+      // What a gather takes is this rank's.
+      if (isInBlockOf(source, merge) && isRowOperand(operand) &&
+          !isa<GatherRowsOp>(found[i]) &&
+          (isa<FilterIndicesOp>(source) || makesShards(source, merge)))
+        found.insert(source);
+    }
+  Chain with = chain;
+  llvm::append_range(with, found);
+  // Without a shared one those that it needs are shared too.
+  auto isShared = [&](Operation *op) {
+    return found.contains(op) && !isUsedWithin(op->getResults(), with);
+  };
+  while (true) {
+    auto *shared = llvm::find_if(with, isShared);
+    if (shared == with.end())
+      break;
+    with.erase(shared);
+  }
+  if (llvm::is_contained(with, attention.getQ().front().getDefiningOp()))
     chain = std::move(with);
 }
 
@@ -138,7 +218,10 @@ static Chain findChain(Operation *last) {
       chain.push_back(before);
       merge = before;
     }
-    addAttention(chain, merge.getPartial());
+    if (merge.getScatterTokens())
+      addShards(chain, merge);
+    else
+      addAttention(chain, merge.getPartial());
   } else if (auto sums = dyn_cast<ReduceHeadsOp>(last))
     addWeights(chain, sums);
   llvm::sort(chain, [](Operation *one, Operation *other) {
@@ -147,17 +230,39 @@ static Chain findChain(Operation *last) {
   return chain;
 }
 
-static bool isRowOperand(OpOperand &operand) {
-  if (auto rowWise = dyn_cast<RowWiseOpInterface>(operand.getOwner()))
-    return rowWise.isRowOperand(operand);
-  if (auto merge = dyn_cast<CombineLseOp>(operand.getOwner()))
-    return operand.get() != merge.getSink();
-  // Of the others all are, or come from the chain, but for numbers of rows.
-  return isa<ShapedType>(operand.get().getType());
+/// A gather by itself. Of shards of positions with the filter, if that is all
+/// that reads them: slots are handed on without a copy of what was gathered.
+static Chain findChainOf(CollectiveOpInterface gather) {
+  Chain chain{gather};
+  if (!gather->hasOneUse())
+    return chain;
+  auto filter = dyn_cast<FilterIndicesOp>(*gather->user_begin());
+  if (isInBlockOf(filter, gather) && getShards(chain) &&
+      filter.getIndices().getDefiningOp() == gather)
+    chain.push_back(filter);
+  return chain;
 }
 
-/// What the rows of a chain are counted by.
-static Value getRowSource(Operation *first) { return first->getOperand(0); }
+/// Whether the operand, or a result, has the rows of all ranks that have shards
+/// of them, rank after rank: of a chain in which some do.
+static bool isOfAllRanks(OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  if (auto merge = dyn_cast<CombineLseOp>(op))
+    return merge.getScatterTokens();
+  return !isa<GatherRowsOp>(op);
+}
+static bool isOfAllRanks(OpResult result) {
+  return !isa<CombineLseOp>(result.getOwner());
+}
+
+/// What the rows of a chain are counted by: in shards, those of this rank.
+static Value getRowSource(const Chain &chain) {
+  if (getShards(chain))
+    for (Operation *op : chain)
+      if (isa<GatherRowsOp>(op))
+        return op->getOperand(0);
+  return chain.front()->getOperand(0);
+}
 
 /// The slice that the value is, of another's rows; null otherwise.
 static tensor::ExtractSliceOp getRowSlice(Value value) {
@@ -180,8 +285,7 @@ static ChunkSplitOp getChunkSplit(Value source) {
 /// How many rows the chain has at most; null where nothing says less than the
 /// rows themselves: where rows are some of the step's, a GPU's host knows the
 /// step's only.
-static Value getBound(OpBuilder &b, Location loc, Operation *first) {
-  Value source = getRowSource(first);
+static Value getBound(OpBuilder &b, Location loc, Value source) {
   tensor::ExtractSliceOp slice = getRowSlice(source);
   if (slice)
     source = slice.getSource();
@@ -200,33 +304,46 @@ static std::optional<int64_t> getConstant(Value value) {
   return std::nullopt;
 }
 
-bool Slicer::fits(Value rows) {
+static bool isAtMost(Value rows, int64_t most) {
   if (std::optional<int64_t> constant = getConstant(rows))
-    return *constant <= maxTokens;
+    return *constant <= most;
   auto least = rows.getDefiningOp<arith::MinSIOp>();
-  return least && (fits(least.getLhs()) || fits(least.getRhs()));
+  return least &&
+         (isAtMost(least.getLhs(), most) || isAtMost(least.getRhs(), most));
+}
+
+/// Rows that a chain has in one turn, as its source counts them: where ranks
+/// have shards, inboxes hold a number that all can share.
+int64_t Slicer::getMost(const Chain &chain) const {
+  std::optional<int64_t> shards = getShards(chain);
+  if (!shards)
+    return maxTokens;
+  int64_t each = llvm::divideCeil(maxTokens, *shards);
+  bool isOfAll = !llvm::any_of(chain, llvm::IsaPred<GatherRowsOp>);
+  return isOfAll ? each * *shards : each;
 }
 
 /// Whether the rows are known to fit, by their type, as a slice, or by the
 /// branch that the op stands in.
-bool Slicer::fits(Operation *first) {
-  Value source = getRowSource(first);
+bool Slicer::fits(const Chain &chain) {
+  Value source = getRowSource(chain);
   int64_t rows = cast<ShapedType>(source.getType()).getDimSize(0);
+  int64_t most = getMost(chain);
   if (!ShapedType::isDynamic(rows))
-    return rows <= maxTokens;
+    return rows <= most;
   if (auto slice = getRowSlice(source))
     if (auto size = dyn_cast<Value>(slice.getMixedSizes().front());
-        size && fits(size))
+        size && isAtMost(size, most))
       return true;
-  for (Operation *op = first; auto branch = op->getParentOfType<scf::IfOp>();
-       op = branch) {
+  for (Operation *op = chain.front();
+       auto branch = op->getParentOfType<scf::IfOp>(); op = branch) {
     auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
     if (!compare || !branch.getElseRegion().isAncestor(op->getParentRegion()) ||
         compare.getPredicate() != arith::CmpIPredicate::sgt)
       continue;
     auto size = compare.getLhs().getDefiningOp<tensor::DimOp>();
     if (size && size.getSource() == source && size.getConstantIndex() == 0 &&
-        fits(compare.getRhs()))
+        isAtMost(compare.getRhs(), most))
       return true;
   }
   return false;
@@ -243,18 +360,65 @@ static Value putSlice(OpBuilder &b, Location loc, Value slice, Value target,
                                        ones);
 }
 
+namespace {
+
+/// `size` rows from `first` on, of `rows`; of shards, of each rank's.
+struct Turn {
+  Value first, size, rows;
+  int64_t ranks;
+
+  /// Where they begin in the rows of all ranks.
+  Value getFirst(OpBuilder &b, Location loc, int64_t rank) const {
+    if (rank == 0)
+      return first;
+    Value before = arith::MulIOp::create(
+        b, loc, rows, arith::ConstantIndexOp::create(b, loc, rank));
+    return arith::AddIOp::create(b, loc, before, first);
+  }
+
+  Value take(OpBuilder &b, Location loc, Value value, bool isOfAll) const {
+    SmallVector<Value> parts;
+    for (int64_t rank = 0; rank < (isOfAll ? ranks : 1); ++rank)
+      parts.push_back(sliceRows(b, loc, value, getFirst(b, loc, rank), size));
+    return joinRows(b, parts);
+  }
+
+  Value put(OpBuilder &b, Location loc, Value slice, Value whole,
+            bool isOfAll) const {
+    if (!isOfAll || ranks == 1)
+      return putSlice(b, loc, slice, whole, first, size);
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      Value begin = arith::MulIOp::create(
+          b, loc, size, arith::ConstantIndexOp::create(b, loc, rank));
+      whole = putSlice(b, loc, sliceRows(b, loc, slice, begin, size), whole,
+                       getFirst(b, loc, rank), size);
+    }
+    return whole;
+  }
+};
+
+} // namespace
+
 /// The results of the chain, in turns of as many rows as inboxes hold.
 SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
                                         Value rows, Value bound) {
   Location loc = chain.back()->getLoc();
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
-  Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
+  Value most = arith::ConstantIndexOp::create(builder, loc, getMost(chain));
+  std::optional<int64_t> shards = getShards(chain);
+  auto isOfAll = [&](auto &value) { return shards && isOfAllRanks(value); };
   SmallVector<Value> wholes;
-  for (Type type : results.getTypes()) {
-    auto tensor = cast<RankedTensorType>(type);
+  for (Value value : results) {
+    auto result = cast<OpResult>(value);
+    auto tensor = cast<RankedTensorType>(result.getType());
     SmallVector<Value> sizes;
     if (tensor.isDynamicDim(0))
-      sizes.push_back(rows);
+      sizes.push_back(isOfAll(result) ? arith::MulIOp::create(
+                                            builder, loc, rows,
+                                            arith::ConstantIndexOp::create(
+                                                builder, loc, *shards))
+                                            .getResult()
+                                      : rows);
     wholes.push_back(tensor::EmptyOp::create(builder, loc, tensor, sizes));
   }
   auto turn = [&](OpBuilder &b, Location, Value first, ValueRange carried) {
@@ -263,6 +427,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
       first = arith::MinSIOp::create(b, loc, first, rows);
     Value rest = arith::SubIOp::create(b, loc, rows, first);
     Value size = arith::MinSIOp::create(b, loc, rest, most);
+    Turn here{first, size, rows, shards.value_or(1)};
     IRMapping slices;
     for (Operation *op : chain) {
       if (auto part = dyn_cast<tensor::ExtractSliceOp>(op)) {
@@ -275,15 +440,17 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
       for (OpOperand &operand : op->getOpOperands())
         if (!slices.contains(operand.get()) && isRowOperand(operand))
           slices.map(operand.get(),
-                     sliceRows(b, loc, operand.get(), first, size));
+                     here.take(b, loc, operand.get(), isOfAll(operand)));
       Operation *copy = b.clone(*op, slices);
       for (OpResult result : copy->getResults())
         result.setType(withDynamicRows(result.getType()));
     }
     SmallVector<Value> filled;
-    for (auto [result, whole] : llvm::zip_equal(results, carried))
+    for (auto [value, whole] : llvm::zip_equal(results, carried)) {
+      auto result = cast<OpResult>(value);
       filled.push_back(
-          putSlice(b, loc, slices.lookup(result), whole, first, size));
+          here.put(b, loc, slices.lookup(value), whole, isOfAll(result)));
+    }
     scf::YieldOp::create(b, loc, filled);
   };
   auto loop = scf::ForOp::create(builder, loc, zero, bound, most, wholes, turn);
@@ -294,10 +461,10 @@ void Slicer::slice(const Chain &chain) {
   Operation *last = chain.back();
   Location loc = last->getLoc();
   builder.setInsertionPoint(last);
-  Value source = getRowSource(chain.front());
+  Value source = getRowSource(chain);
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value rows = tensor::DimOp::create(builder, loc, source, zero);
-  Value bound = getBound(builder, loc, chain.front());
+  Value bound = getBound(builder, loc, source);
   SmallVector<Value> results, replacements;
   for (Operation *op : chain)
     for (Value result : op->getResults())
@@ -306,7 +473,7 @@ void Slicer::slice(const Chain &chain) {
   // Of some of the step's rows a GPU's host does not know the result's size,
   // which a branch would have to hand on.
   if (cast<ShapedType>(source.getType()).isDynamicDim(0) && !bound) {
-    Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
+    Value most = arith::ConstantIndexOp::create(builder, loc, getMost(chain));
     Value isSliced = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sgt, rows, most);
     auto branch = scf::IfOp::create(
@@ -368,29 +535,30 @@ LogicalResult Slicer::run() {
     chains.push_back(findChain(op));
     taken.insert(chains.back().begin(), chains.back().end());
   });
-  module.walk([&](GatherQueryOp gather) {
-    if (!gather.isOnBuffers() && !taken.contains(gather))
-      chains.push_back({gather});
+  module.walk([&](CollectiveOpInterface op) {
+    bool isGather = isa<GatherQueryOp>(*op) ||
+                    (isa<GatherRowsOp>(*op) && getShards(op.getOperation()));
+    if (isGather && !cast<TwoFormOpInterface>(*op).isOnBuffers() &&
+        !taken.contains(op))
+      chains.push_back(findChainOf(op));
   });
-  llvm::erase_if(chains,
-                 [&](const Chain &chain) { return fits(chain.front()); });
+  llvm::erase_if(chains, [&](const Chain &chain) { return fits(chain); });
   if (chains.empty())
     return success();
   RankDependence dependence(module);
   llvm::erase_if(chains, [&](const Chain &chain) {
-    Operation *first = chain.front();
     StringRef why;
-    if (auto merge = dyn_cast<CombineLseOp>(chain.back());
-        merge && merge.getScatterTokens())
-      why = "are scattered, of which slices would belong to some ranks only";
-    else if (dependence.isShapeDependent(getRowSource(first)))
+    if (getShards(chain) && !llvm::any_of(chain, llvm::IsaPred<GatherRowsOp>))
+      why = "are scattered, and not gathered for that alone";
+    else if (dependence.isShapeDependent(getRowSource(chain)))
       why = "may differ between ranks, which would not take as many turns";
     else if (haveMixedRows(chain))
       why = "are in the types of some values and open in those of others";
     else
       return false;
-    first->emitRemark("has rows that ") << why << ": more than " << maxTokens
-                                        << " rows are an error at run time";
+    chain.front()->emitRemark("has rows that ")
+        << why << ": more than " << maxTokens
+        << " rows are an error at run time";
     return true;
   });
   for (const Chain &chain : chains)

@@ -1086,6 +1086,7 @@ def chunk_checks(suite):
         check("no starts", odd([], 0, 3), more=2)
         check("rows of no request", odd([0], 0, 5), more=1)
         check("decodes only", batch([1, 2, 1, 3], [], 2), rank=last)
+        check("all rows whole", odd([0, 10, 13, 40], 45, 45), rank=last)
         check("shorter than the chunks", batch([1], range(1, 2 * ranks + 2)), rank=last)
         check("empty requests", batch([0, 2, 0], [0, 9, 0, 0, 4, 0], 1), rank=last // 2)
         check("fewer rows than there are", batch([1], [5, 9, 2]), rank=last, more=-4)

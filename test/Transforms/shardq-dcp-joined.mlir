@@ -1,6 +1,7 @@
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=decode remarks=false" | FileCheck %s --check-prefix=DECODE
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefix=GATHER
 // RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="remarks=false" --cse | FileCheck %s --check-prefix=CHUNKS
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="two-calls=true remarks=false" --shardq-dcp="remarks=false" --cse | FileCheck %s --check-prefix=TWO
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=decode remarks=false" 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MERGED-CHUNKS
 
@@ -25,11 +26,16 @@
 // GATHER: shardq.sparse_mla
 // GATHER-SAME: sharding = #shardq.sharding<@ranks, heads = ["tp"]>
 
-// Ranks along pcp have rows of their own, which cannot be merged: in steps with prefill keys are
-// gathered, whether they fit or not.
+// Ranks along pcp have rows of their own, which cannot be merged: a step with chunks gathers keys, and one whose keys do not
+// fit has none. All that divides the step knows that.
 // CHUNKS-LABEL: func.func @attend
-// CHUNKS-NOT: gather_gate
-// CHUNKS: %[[TAILS:.*]] = shardq.count_chunk_rows tail %{{.*}} over @ranks "pcp"
+// CHUNKS: %[[DECODES:.*]] = shardq.count_decode_rows
+// CHUNKS: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %{{.*}} over @ranks "kv"
+// CHUNKS: %[[FITS:.*]] = shardq.gather_gate %{{.*}} blocks(%[[BLOCKS]]#2) decodes(%[[DECODES]]) over @ranks "kv"
+// CHUNKS: %[[WHOLE:.*]] = arith.select %[[FITS]], %[[DECODES]], %[[ROWS:.*]] : index
+// CHUNKS: shardq.chunk_split %{{.*}} decodes(%[[WHOLE]]) rows(%[[ROWS]]) over @ranks "pcp"
+// CHUNKS: %[[TAILS:.*]] = shardq.count_chunk_rows tail %{{.*}} decodes(%[[WHOLE]]) {{.*}} over @ranks "pcp"
+// CHUNKS-NOT: shardq.count_chunk_rows
 // CHUNKS: %[[OPEN:.*]] = arith.cmpi sgt, %[[TAILS]], %c0
 // CHUNKS: scf.if %[[OPEN]]
 // CHUNKS: shardq.gather_kv_start(%{{.*}}) blocks(%{{.*}}) over @ranks "kv"
@@ -39,6 +45,13 @@
 // CHUNKS: shardq.combine_lse %{{.*}} over @ranks "pcp"
 // CHUNKS: scf.if %[[OPEN]]
 // CHUNKS: shardq.gather_rows %{{.*}} over @ranks "pcp"
+// TWO-LABEL: func.func @attend
+// TWO: shardq.gather_blocks
+// TWO: %[[WHOLE:.*]] = arith.select
+// TWO: shardq.chunk_split %{{.*}} decodes(%[[WHOLE]])
+// TWO: shardq.count_chunk_rows tail %{{.*}} decodes(%[[WHOLE]])
+// TWO: shardq.chunk_lengths head %{{.*}} decodes(%[[WHOLE]])
+// TWO: shardq.chunk_lengths tail %{{.*}} decodes(%[[WHOLE]])
 // MERGED-CHUNKS: error: 'shardq.sparse_mla' op cannot attend own keys alone: it runs on chunks of requests over "pcp", over which its KV is sharded too
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]
@@ -67,6 +80,7 @@ func.func @attend(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor
 // DECODE: return %[[MERGED]]#0, %[[MERGED]]#1
 // GATHER-LABEL: func.func @three
 // CHUNKS-LABEL: func.func @three
+// TWO-LABEL: func.func @three
 
 shardq.mesh @ranks ["dp" = 2, "pcp" = 2, "tp" = 2, "kv" = 8 of ["dp", "pcp", "tp"]]
 func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<?x12xi32>, %table: tensor<?x?xi32>,
@@ -81,4 +95,50 @@ func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<
       {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
       : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
   return %out, %lse : tensor<?x8x32xbf16>, tensor<?x8xf32>
+}
+
+// -----
+
+// A layer with a table of its own: one whose keys do not fit, and no layer has chunks. A table that is made behind the split is
+// too late for that: then keys are gathered wherever there is prefill.
+// DECODE-LABEL: func.func @tables
+// GATHER-LABEL: func.func @tables
+// CHUNKS-LABEL: func.func @tables
+// CHUNKS: %[[DECODES:.*]] = shardq.count_decode_rows
+// CHUNKS: %[[FITS:.*]] = shardq.gather_gate {{.*}} decodes(%[[DECODES]])
+// CHUNKS: %[[ONE:.*]] = arith.select %[[FITS]], %[[DECODES]], %{{.*}} : index
+// CHUNKS: %[[FITS2:.*]] = shardq.gather_gate {{.*}} decodes(%[[ONE]])
+// CHUNKS: %[[BOTH:.*]] = arith.select %[[FITS2]], %[[ONE]], %{{.*}} : index
+// CHUNKS: shardq.chunk_split {{.*}} decodes(%[[BOTH]])
+// CHUNKS: %[[TAILS:.*]] = shardq.count_chunk_rows tail {{.*}} decodes(%[[BOTH]])
+// CHUNKS: %[[OPEN:.*]] = arith.cmpi sgt, %[[TAILS]], %c0
+// CHUNKS-NOT: shardq.count_chunk_rows
+// CHUNKS-COUNT-3: shardq.gather_kv_start
+// TWO-LABEL: func.func @tables
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]
+func.func @tables(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<?x12xi32>, %table: tensor<?x?xi32>, %other: tensor<?x?xi32>,
+                  %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>)
+    -> (tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>) {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : tensor<?x8x40xbf16>
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x12xi32>
+  %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req)
+      {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
+  %slots2 = shardq.convert_indices %topk table(%other) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x12xi32>
+  %1 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots2) rows(%req)
+      {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
+  %late = arith.addi %table, %other : tensor<?x?xi32>
+  %slots3 = shardq.convert_indices %topk table(%late) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x12xi32>
+  %2 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots3) rows(%req)
+      {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
+  return %0, %1, %2 : tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>
 }

@@ -321,3 +321,27 @@ func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<4x
       outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
   return %v, %u : tensor<?x4x8xf32>, tensor<?x4x8xf32>
 }
+
+// -----
+
+// The bound is one for all of a chain: the second finds nothing left.
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xf32>, %lse: tensor<?x8xf32>, %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+             %less: tensor<4x8x4xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index) -> tensor<?x4x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  // expected-remark @+1 {{partial outputs are projected before they are merged}}
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xf32>, tensor<?x8xf32>) -> tensor<?x4x32xf32>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xf32>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %empty4 = tensor.empty(%rows) : tensor<?x4x4xf32>
+  %zeros4 = linalg.fill ins(%zero : f32) outs(%empty4 : tensor<?x4x4xf32>) -> tensor<?x4x4xf32>
+  // expected-remark @+1 {{projection stays where it is: weights of other ranks take 256 bytes, and 0 are left}}
+  %u = linalg.contract indexing_maps = [#row, #weight, #out] ins(%v, %less : tensor<?x4x8xf32>, tensor<4x8x4xbf16>)
+      outs(%zeros4 : tensor<?x4x4xf32>) -> tensor<?x4x4xf32>
+  return %u : tensor<?x4x4xf32>
+}

@@ -134,3 +134,57 @@ func.func @padded(%q: tensor<?x4x16xbf16>, %w: tensor<4x16x32xbf16> {shardq.spli
       : (tensor<?x16x32xbf16>, tensor<?x32xbf16>, tensor<?x6xi32>) -> tensor<?x16x32xbf16>
   return %out : tensor<?x16x32xbf16>
 }
+
+// -----
+
+// Of projections one behind the other all move: before the merge in their order, and behind the gather.
+// CHECK-LABEL: func.func @chain(
+// CHECK-SAME: %[[Q:[a-z0-9]*]]: tensor<?x4x8xbf16>, %[[KV:[a-z0-9]*]]: tensor<?x32xbf16>, %{{.*}}: tensor<?x6xi32>,
+// CHECK-SAME: %[[UP1:[a-z0-9]*]]: tensor<8x8x16xbf16>, %[[UP2:[a-z0-9]*]]: tensor<8x16x32xbf16>,
+// CHECK-SAME: %[[DOWN1:[a-z0-9]*]]: tensor<8x32x16xbf16>, %[[DOWN2:[a-z0-9]*]]: tensor<8x16x8xbf16>,
+// CHECK: %[[ALL:.*]] = shardq.gather_query(%[[Q]]) over @ranks "dcp" : (tensor<?x4x8xbf16>) -> tensor<?x8x8xbf16>
+// CHECK: %[[WIDER:.*]] = linalg.contract {{.*}} ins(%[[ALL]], %[[UP1]] : {{.*}} -> tensor<?x8x16xf32>
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[WIDER]]
+// CHECK: %[[WIDE:.*]] = linalg.contract {{.*}} ins(%[[ROUNDED]], %[[UP2]] : {{.*}} -> tensor<?x8x32xf32>
+// CHECK: %[[QUERIES:.*]] = arith.truncf %[[WIDE]]
+// CHECK: %[[PARTIAL:.*]]:2 = shardq.sparse_mla q(%[[QUERIES]])
+// CHECK: %[[LESS:.*]] = linalg.contract {{.*}} ins(%[[PARTIAL]]#0, %[[DOWN1]] : {{.*}} -> tensor<?x8x16xf32>
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[LESS]]
+// CHECK: %[[LEAST:.*]] = linalg.contract {{.*}} ins(%[[ROUNDED]], %[[DOWN2]] : {{.*}} -> tensor<?x8x8xf32>
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[LEAST]]
+// CHECK: %[[OUT:.*]] = shardq.combine_lse %[[ROUNDED]] lse(%[[PARTIAL]]#1) over @ranks "dcp" : (tensor<?x8x8xbf16>, tensor<?x8xf32>) -> tensor<?x4x8xbf16>
+// CHECK: return %[[OUT]]
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @chain(%q: tensor<?x4x8xbf16>, %kv: tensor<?x32xbf16>, %slots: tensor<?x6xi32>,
+                 %up1: tensor<4x8x16xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                 %up2: tensor<4x16x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                 %down1: tensor<4x32x16xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                 %down2: tensor<4x16x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index) -> tensor<?x4x8xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %empty16 = tensor.empty(%rows) : tensor<?x4x16xf32>
+  %zeros16 = linalg.fill ins(%zero : f32) outs(%empty16 : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %empty32 = tensor.empty(%rows) : tensor<?x4x32xf32>
+  %zeros32 = linalg.fill ins(%zero : f32) outs(%empty32 : tensor<?x4x32xf32>) -> tensor<?x4x32xf32>
+  %empty8 = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros8 = linalg.fill ins(%zero : f32) outs(%empty8 : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %a = linalg.contract indexing_maps = [#row, #weight, #out] ins(%q, %up1 : tensor<?x4x8xbf16>, tensor<4x8x16xbf16>)
+      outs(%zeros16 : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %b = arith.truncf %a : tensor<?x4x16xf32> to tensor<?x4x16xbf16>
+  %c = linalg.contract indexing_maps = [#row, #weight, #out] ins(%b, %up2 : tensor<?x4x16xbf16>, tensor<4x16x32xbf16>)
+      outs(%zeros32 : tensor<?x4x32xf32>) -> tensor<?x4x32xf32>
+  %nope = arith.truncf %c : tensor<?x4x32xf32> to tensor<?x4x32xbf16>
+  %all = shardq.gather_query(%nope) over @ranks "dcp" : (tensor<?x4x32xbf16>) -> tensor<?x8x32xbf16>
+  %partial, %lse = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 0.2 : f32}
+      : (tensor<?x8x32xbf16>, tensor<?x32xbf16>, tensor<?x6xi32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+  %d = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %down1 : tensor<?x4x32xbf16>, tensor<4x32x16xbf16>)
+      outs(%zeros16 : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %e = arith.truncf %d : tensor<?x4x16xf32> to tensor<?x4x16xbf16>
+  %f = linalg.contract indexing_maps = [#row, #weight, #out] ins(%e, %down2 : tensor<?x4x16xbf16>, tensor<4x16x8xbf16>)
+      outs(%zeros8 : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %g = arith.truncf %f : tensor<?x4x8xf32> to tensor<?x4x8xbf16>
+  return %g : tensor<?x4x8xbf16>
+}

@@ -14,6 +14,10 @@
 // RUN: %{run} | FileCheck %s
 // REDEFINE: %{pcp} = shardq-pcp{two-calls=true remarks=false},shardq-dcp{remarks=false},shardq-slice-steps
 // RUN: %{run} | FileCheck %s
+// REDEFINE: %{pcp} = shardq-pcp{max-tokens=64 remarks=false},shardq-dcp{remarks=false},shardq-slice-steps{max-tokens=64}
+// RUN: %{run} | FileCheck %s
+// REDEFINE: %{pcp} = shardq-pcp{two-calls=true max-tokens=64 remarks=false},shardq-dcp{remarks=false},shardq-slice-steps{max-tokens=64}
+// RUN: %{run} | FileCheck %s
 
 // CHECK-LABEL: func.func @attention
 // CHECK-SAME: %[[KV:[a-z0-9]+]]: memref<?x576xbf16>, %{{[a-z0-9]+}}: memref<?x576xbf16>, %{{[a-z0-9]+}}: memref<?xi64>

@@ -508,3 +508,21 @@ func.func @shards(%q: tensor<?x2x4xf32>, %start: tensor<?xi32>, %lens: tensor<?x
   }
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
+func.func @slices(%x: tensor<?x8x16xf32>, %l: tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %r = shardq.rank over @ranks "tp"
+  %own = tensor.extract_slice %x[0, 0, 0] [%r, 8, 16] [1, 1, 1] : tensor<?x8x16xf32> to tensor<?x8x16xf32>
+  %rows = tensor.dim %own, %c0 : tensor<?x8x16xf32>
+  %many = arith.cmpi sgt, %rows, %c2 : index
+  // expected-note @+1 {{'scf.if' here decides by rank}}
+  scf.if %many {
+    // expected-error @+1 {{runs under control flow that depends on the rank: ranks that skip it leave the others waiting}}
+    %g = shardq.combine_lse %own lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  }
+  return
+}

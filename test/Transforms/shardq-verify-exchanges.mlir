@@ -89,3 +89,28 @@ func.func @view(%table: tensor<?x?xi32>, %lens: tensor<?xi32>, %p: tensor<?x8x16
   }
   return
 }
+
+// -----
+
+// Where a slice begins decides nothing about its rows, nor does anything about rows that a type says.
+shardq.mesh @ranks ["tp" = 4]
+func.func @slices(%x: tensor<?x8x16xf32>, %l: tensor<?x8xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c9 = arith.constant 9 : index
+  %r = shardq.rank over @ranks "tp"
+  %first = arith.muli %r, %n : index
+  %own = tensor.extract_slice %x[%first, 0, 0] [%n, 8, 16] [1, 1, 1] : tensor<?x8x16xf32> to tensor<?x8x16xf32>
+  %rows = tensor.dim %own, %c0 : tensor<?x8x16xf32>
+  %many = arith.cmpi sgt, %rows, %c9 : index
+  scf.if %many {
+    %g = shardq.combine_lse %own lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  }
+  %some = tensor.extract_slice %x[0, 0, 0] [%r, 8, 16] [1, 1, 1] : tensor<?x8x16xf32> to tensor<?x8x16xf32>
+  %known = tensor.cast %some : tensor<?x8x16xf32> to tensor<9x8x16xf32>
+  %size = tensor.dim %known, %c0 : tensor<9x8x16xf32>
+  %is = arith.cmpi sgt, %size, %c9 : index
+  scf.if %is {
+    %g = shardq.combine_lse %x lse(%l) over @ranks "tp" : (tensor<?x8x16xf32>, tensor<?x8xf32>) -> tensor<?x2x16xf32>
+  }
+  return
+}

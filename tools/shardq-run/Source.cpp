@@ -32,7 +32,8 @@ OwningOpRef<ModuleOp> run::parseModule(llvm::SourceMgr &sources,
   return module;
 }
 
-std::string run::getDefaultPipeline(Operation *root, int64_t minTokens) {
+std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
+                                    int64_t maxTokens) {
   std::string axis = "tp";
   root->walk([&](SparseMlaOp op) {
     ShardingAttr sharding = op.getShardingAttr();
@@ -49,7 +50,8 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens) {
                           })
                           .wasInterrupted();
   // Chunks before both: they change nothing in a program without the axis.
-  return (llvm::Twine("builtin.module(shardq-pcp{remarks=false},") +
+  return (llvm::Twine("builtin.module(shardq-pcp{max-tokens=") +
+          llvm::Twine(maxTokens) + " remarks=false}," +
           (hasShardedKv ? "shardq-dcp{remarks=false}," : "") +
           "shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")

@@ -17,8 +17,10 @@ OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
                                   MLIRContext &context, AsmParserState &names);
 
 /// The default rewrite as text of a pass pipeline: token sharding on the axis
-/// that the first head-sharded attention under `root` names.
-std::string getDefaultPipeline(Operation *root, int64_t minTokens);
+/// that the first head-sharded attention under `root` names. Exchanges are
+/// planned for steps of `maxTokens` rows.
+std::string getDefaultPipeline(Operation *root, int64_t minTokens,
+                               int64_t maxTokens);
 
 } // namespace mlir::shardq::run
 

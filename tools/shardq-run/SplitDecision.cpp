@@ -2,6 +2,7 @@
 
 #include "SplitDecision.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "shardq/chunks.h"
 #include "shardq/split.h"
 #include "shardq/views.h"
@@ -50,41 +51,66 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
   return blocks <= planned;
 }
 
-/// Whether the branch is one for steps with prefill, of a program in chunks.
-static bool isChunkGate(scf::IfOp branch) {
+/// Rows that are whole on every rank: those of decode requests, or where a
+/// bound has been put to the rows or the keys of chunks, all.
+static int64_t countWholeRows(Value rows, const Step &step,
+                              const CompileOptions &options) {
+  auto bound = rows.getDefiningOp<arith::SelectOp>();
+  if (!bound)
+    return step.getDecodeRows();
+  if (auto gate = bound.getCondition().getDefiningOp<GatherGateOp>()) {
+    auto blocks = gate.getCount().getDefiningOp<GatherBlocksOp>();
+    if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
+      return step.getNumRows();
+    return countWholeRows(bound.getTrueValue(), step, options);
+  }
+  auto compare = bound.getCondition().getDefiningOp<arith::CmpIOp>();
+  std::optional<int64_t> most =
+      compare ? getConstantIntValue(compare.getRhs()) : std::nullopt;
+  if (most && step.getNumRows() > *most)
+    return step.getNumRows();
+  return countWholeRows(bound.getFalseValue(), step, options);
+}
+
+/// What says that there are chunks, where the branch is for steps with some.
+static CountChunkRowsOp getChunkGate(scf::IfOp branch) {
   auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
-  return compare && compare.getLhs().getDefiningOp<CountChunkRowsOp>();
+  return compare ? compare.getLhs().getDefiningOp<CountChunkRowsOp>()
+                 : CountChunkRowsOp();
 }
 
 /// What a program with a sharded KV cache does; nothing of others.
 static std::string describeContext(ModuleOp rewritten, const Step &step,
                                    const CompileOptions &options) {
   GatherGateOp gate;
-  bool merges = false, gathers = false, isForPrefill = false;
+  bool merges = false, gathers = false;
+  CountChunkRowsOp chunks;
   rewritten.walk([&](Operation *op) {
     merges |= isa<CombineLseOp, ReduceHeadsOp>(op);
     if (isa<GatherKvStartOp>(op)) {
       gathers = true;
       auto branch = op->getParentOfType<scf::IfOp>();
-      isForPrefill |= branch && isChunkGate(branch);
+      if (branch && !chunks)
+        chunks = getChunkGate(branch);
     }
     if (auto found = dyn_cast<GatherGateOp>(op); found && !gate)
       gate = found;
   });
-  if (!gate && isForPrefill)
-    return step.getDecodeRows() == step.getNumTokens()
-               ? "closed: no prefill, each rank attends its own keys"
-               : "open: each rank attends gathered keys";
-  if (!gate)
+  if (!gate && !chunks)
     return merges && gathers
                ? "none: each rank attends gathered keys, with decode rows its "
                  "own"
            : merges  ? "none: each rank attends its own keys"
            : gathers ? "none: each rank attends gathered keys"
                      : "";
-  auto blocks = gate.getCount().getDefiningOp<GatherBlocksOp>();
   if (step.getDecodeRows() == step.getNumTokens())
     return "closed: no prefill, each rank attends its own keys";
+  Value wholeRows = gate ? gate.getDecodes() : chunks.getDecodes();
+  if (countWholeRows(wholeRows, step, options) >= step.getNumTokens())
+    return "closed: the step does not fit the exchange buffers, each rank "
+           "attends its own keys";
+  auto blocks =
+      gate ? gate.getCount().getDefiningOp<GatherBlocksOp>() : GatherBlocksOp();
   if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
     return "closed: the step does not fit the gathered KV, each rank attends "
            "its own keys";
@@ -93,11 +119,13 @@ static std::string describeContext(ModuleOp rewritten, const Step &step,
 
 /// The rows of each rank and call of a step in chunks.
 static void decideChunks(ChunkSplitOp split, const Step &step,
+                         const CompileOptions &options,
                          SplitDecision &decision) {
   MeshAxis over = lookupMeshAxis(split, split.getMeshAttr(), split.getAxis());
   decision.axis = over.axis;
   int64_t ranks = over.axis.getSize(), requests = step.getNumRequests();
-  int64_t decodes = step.getDecodeRows();
+  int64_t decodes = countWholeRows(split.getDecodes(), step, options);
+  decision.wholeRows = decodes;
   std::vector<int32_t> start = step.getQueryStart();
   for (int64_t rank = 0; rank < ranks; ++rank) {
     auto &calls = decision.chunks.emplace_back(split.getByPart() ? 2 : 1);
@@ -110,6 +138,7 @@ static void decideChunks(ChunkSplitOp split, const Step &step,
       calls.front() = std::move(rows);
       continue;
     }
+    decodes = std::min<int64_t>(decodes, rows.size());
     int64_t prefill = rows.size() - decodes;
     std::vector<int32_t> head(prefill / 2), tail(prefill / 2), full(prefill);
     shardq_chunk_parts(start.data(), requests, decodes, ranks, head.data(),
@@ -126,17 +155,21 @@ static void decideChunks(ChunkSplitOp split, const Step &step,
 static bool areChunksGated(ModuleOp module) {
   return module
       .walk([](scf::IfOp branch) {
-        return isChunkGate(branch) ? WalkResult::interrupt()
-                                   : WalkResult::advance();
+        return getChunkGate(branch) ? WalkResult::interrupt()
+                                    : WalkResult::advance();
       })
       .wasInterrupted();
 }
 
-static std::string describeChunks(ModuleOp module, const Step &step) {
+static std::string describeChunks(ModuleOp module, const Step &step,
+                                  const SplitDecision &decision) {
   if (!areChunksGated(module))
     return "none: each rank has its chunks of the requests";
   if (step.getDecodeRows() == step.getNumTokens())
     return "closed: no prefill, each rank has all rows";
+  if (decision.wholeRows >= step.getNumTokens())
+    return "closed: the step does not fit the exchange buffers, each rank has "
+           "all rows";
   return "open: each rank has its chunks of the requests";
 }
 
@@ -155,7 +188,7 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
       split = found;
     if (auto found = dyn_cast<ChunkSplitOp>(op);
         found && decision.chunks.empty())
-      decideChunks(found, step, decision);
+      decideChunks(found, step, options, decision);
     // Index ops that run on all rows either way have taps outside a branch.
     auto tap = dyn_cast<TapOp>(op);
     auto branch = tap ? tap->getParentOfType<scf::IfOp>() : scf::IfOp();
@@ -169,7 +202,7 @@ SplitDecision run::decideSplit(ModuleOp rewritten, const Step &step,
   std::string context = describeContext(rewritten, step, options);
   if (!split) {
     if (!decision.chunks.empty())
-      decision.text = describeChunks(rewritten, step);
+      decision.text = describeChunks(rewritten, step, decision);
     if (!context.empty())
       decision.text = decision.chunks.empty()
                           ? context

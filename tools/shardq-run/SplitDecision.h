@@ -22,6 +22,8 @@ struct SplitDecision {
   /// In chunks: the rows of each rank along the axis, -1 for padding; of each
   /// call where heads and tails are apart. Empty for other programs.
   std::vector<std::vector<std::vector<int32_t>>> chunks;
+  /// Leading rows that are whole on every rank, then.
+  int64_t wholeRows = 0;
 };
 
 SplitDecision decideSplit(ModuleOp rewritten, const Step &step,

@@ -415,11 +415,12 @@ static int runTool(const Flags &flags) {
   options.run.shards = shards;
   options.seed = flags.seed;
   options.pipeline = flags.pipeline;
-  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline = getDefaultPipeline(*module, flags.minTokens);
   options.compile.maxTokens = flags.maxTokens
                                   ? int64_t(flags.maxTokens)
                                   : std::max<int64_t>(step.getNumRows(), 1);
+  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
+    options.pipeline =
+        getDefaultPipeline(*module, flags.minTokens, options.compile.maxTokens);
   options.compile.maxRequests =
       flags.maxRequests ? int64_t(flags.maxRequests)
                         : std::max<int64_t>(step.getNumRequests(), 1);

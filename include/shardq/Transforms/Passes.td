@@ -82,8 +82,9 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
 
     `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
     with the index ops that feed this attention alone. (Where the rows are chunks of requests over ranks that
-    KV is divided over too, keys that do not fit have no other way: the condition is then whether there is prefill, and they are an
-    error of the runtime.) The gather needs the step's lengths, from the `expand_rows`
+    KV is divided over too, other rows than the peers' cannot go the other way: in a step whose keys do not fit no request is in
+    chunks, as in one without prefill. A table that is made behind the `chunk_split` comes too late for that, and keys that do
+    not fit are an error of the runtime.) The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
     for decode steps. A sink joins the merge, and no partial output. The two calls of `--shardq-pcp` share one gather,
     unless decode rows are combined.
@@ -162,6 +163,19 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Decode requests are on every rank, so a step of nothing else needs no exchange: `%has_prefill` is whether tails have
     rows (`count_chunk_rows`), the same on all ranks. With `gate=false` every step gathers.
 
+    A step of more than `max-tokens` rows would not fit the inboxes. All of its rows are then taken for those of decode requests:
+    each rank runs them all, as without the pass, and nothing is gathered.
+
+    ```mlir
+    %more = arith.cmpi sgt, %rows, %c8192 : index
+    %whole = arith.select %more, %rows, %decodes : index
+    %mine, %restore = shardq.chunk_split %query_start decodes(%whole) rows(%rows) over @ranks "pcp"
+    ```
+
+    `max-tokens` is that of `--shardq-plan-workspace`, which the tools hand in; whoever runs this pass alone, in front of a
+    pipeline with `max-tokens` of its own, gives both. Where the types say how many rows a step has, those that fit need no choice,
+    and an attention of more is left alone.
+
     Padded rows have request -1 and visible length 0. With `two-calls` the heads (with the decode requests) and the
     tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
     request.
@@ -179,6 +193,8 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Option<"twoCalls", "two-calls", "bool", "false",
            "Attend head and tail chunks in two calls, by key lengths">,
     Option<"gate", "gate", "bool", "true", "Exchange nothing in steps without prefill">,
+    Option<"maxTokens", "max-tokens", "int64_t", "0",
+           "Rows of the largest step that inboxes hold; 0: steps of any size are exchanged">,
     Option<"remarks", "remarks", "bool", "true",
            "Say which attentions were rewritten, and why others were not">
   ];
@@ -206,7 +222,8 @@ def ShardQMoveProjections : Pass<"shardq-move-projections", "::mlir::ModuleOp"> 
 
     Both need the weights of all heads of the group. They must be an argument of the function, with `shardq.split` by heads
     over the ranks of the group: the argument gets all heads and loses its split, which whoever calls the program has
-    to know. Functions that the module calls itself are left alone. `memory` is what the weights of other ranks may take, in bytes, over the module, in program order; a
+    to know. Functions that the module calls itself are left alone. Of projections one behind the other each moves, while rows
+    become narrower. `memory` is what the weights of other ranks may take, in bytes, over the module, in program order; a
     projection for which nothing is left stays, as does one that does not make rows narrower. With `remarks` that is said.
   }];
   let options = [
@@ -256,8 +273,12 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     All ranks have the same rows, so all take the same branch and as many turns. A row's result does not
     depend on which slice it is in. A `gather_query`, `combine_lse` or `reduce_heads` on its own is sliced by itself. One whose rows
     are known to fit is left alone, as is one whose rows differ between ranks, with a remark: no rank could tell the turns
-    of the others. So is one that scatters tokens: a slice of all ranks' rows has rows of some ranks only. A second run
-    changes nothing.
+    of the others.
+
+    Where ranks have shards of the rows (`gather_rows` with `token_shards`, `combine_lse` with `scatter_tokens`) a slice is
+    of each rank's, `max-tokens` of all together: a turn gathers them, with the positions that nothing else reads, and scatters
+    them back. What has the rows of all ranks and is not made in the turn is taken from each rank's part of it. A merge that scatters
+    rows which were not gathered for it alone is left alone, with a remark. A second run changes nothing.
   }];
   let options = [
     Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">
@@ -293,7 +314,8 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     sinks of all.
     Every form follows the definition of `combine_lse`; the sums of `ag_rs` and `ag_ar` are of rounded weights, so the last bits
     differ. `transport=ag_rs` and `transport=ag_ar` choose for `combine_lse` alone, others are then chosen as by `auto`.
-    Forcing what cannot work is an error that says why. Capacity decides nothing here: `--shardq-slice-steps` and gates keep
+    Of a program with merges of both kinds each that cannot take the form that was asked for takes the other one, or what `auto`
+    would choose, and the reason says so. Forcing what cannot work anywhere is an error that says why. Capacity decides nothing here: `--shardq-slice-steps` and gates keep
     steps within it.
   }];
   let options = [

@@ -362,9 +362,18 @@ static SmallVector<Operation *> getOps(Block &block) {
   return ops;
 }
 
-/// The rows of an inbox as those that were asked for, which the host may know.
-/// Kernels that read an inbox hold themselves to the rows that are there.
-static Value getRowsAskedFor(Value size) {
+/// The rows of an inbox as those that were asked for, which the host may know,
+/// or a share of them. Kernels that read an inbox hold themselves to the rows
+/// that are there.
+static Value getRowsAskedFor(OpBuilder &b, Value size) {
+  if (auto share = size.getDefiningOp<arith::DivUIOp>()) {
+    Value known = getRowsAskedFor(b, share.getLhs());
+    return known == share.getLhs()
+               ? size
+               : arith::DivUIOp::create(b, share.getLoc(), known,
+                                        share.getRhs())
+                     .getResult();
+  }
   auto dim = size.getDefiningOp<memref::DimOp>();
   if (!dim || dim.getConstantIndex() != 0)
     return size;
@@ -382,13 +391,13 @@ static Value getRowsAskedFor(Value size) {
 LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
   if (!op.getType().getLayout().isIdentity())
     return op.emitOpError("has a layout, expected a buffer without one");
+  OpBuilder b(op);
   for (OpOperand &size : op.getDynamicSizesMutable())
-    if (Value known = getRowsAskedFor(size.get()); !values.isDevice(known))
+    if (Value known = getRowsAskedFor(b, size.get()); !values.isDevice(known))
       size.set(known);
   if (llvm::none_of(op.getDynamicSizes(),
                     [&](Value size) { return values.isDevice(size); }))
     return success();
-  OpBuilder b(op);
   Location loc = op.getLoc();
   MemRefType type = op.getType();
   SmallVector<Value> bounds;

@@ -8,8 +8,10 @@ import numpy as np
 
 from harness import Failure, expect, main, round_to, run, split, tensor, widen
 
-NAMES = ("q", "rope", "w_uk", "w_uv", "kv", "slots", "rows")
+NAMES = ("q", "rope", "w_uk", "w_uv", "kv", "slots", "rows", "w_q", "w_o")
 ROWS, KEYS, TOPK, ROPE, LATENT, NOPE, VALUE = 5, 9, 6, 8, 32, 16, 24
+# Of projections one behind the other, what the first of queries takes and the last of outputs makes.
+FIRST, LAST = 8, 16
 
 
 def project(name, heads, values, weights, k, n, order):
@@ -29,10 +31,10 @@ def project(name, heads, values, weights, k, n, order):
   %{name} = arith.truncf %{name}_f32 : {wide} to {tensor("bf16", "?", heads, n)}"""
 
 
-def program(tp, dcp, heads, order, extra):
+def program(tp, dcp, heads, order, extra, chain=False):
     group = heads * dcp
     shapes = {"h": heads, "k": LATENT, "n": VALUE}
-    q, rope = tensor("bf16", "?", heads, NOPE), tensor("bf16", "?", heads, ROPE)
+    q, rope = tensor("bf16", "?", heads, FIRST if chain else NOPE), tensor("bf16", "?", heads, ROPE)
     w_uk, w_uv = tensor("bf16", heads, NOPE, LATENT), tensor("bf16", *(shapes[d] for d in order))
     kv, slots = tensor("bf16", "?", LATENT + ROPE), tensor("i32", "?", TOPK)
     absorbed, everyone = tensor("bf16", "?", heads, LATENT), tensor("bf16", "?", group, LATENT + ROPE)
@@ -42,16 +44,24 @@ def program(tp, dcp, heads, order, extra):
     if extra:
         # Own heads of the weights are wanted elsewhere too.
         result, types = "%v, %w_uv", f"{v} {split(1)}, {w_uv} {split(0)}"
+    before = after = more = ""
+    queries = "%q"
+    if chain:
+        queries, result, types = "%first", "%last", f"{tensor('bf16', '?', heads, LAST)} {split(1)}"
+        before = project("first", heads, "%q", "%w_q", FIRST, NOPE, "hkn")
+        after = project("last", heads, "%v", "%w_o", VALUE, LAST, "hkn")
+        more = "".join(f", %{name}: {tensor('bf16', heads, k, n)} {split(0)}"
+                       for name, k, n in (("w_q", FIRST, NOPE), ("w_o", VALUE, LAST)))
     return f"""
 shardq.mesh @ranks ["tp" = {tp}, "dcp" = {dcp} in "tp"]
 func.func @attention(%q: {q} {split(1)}, %rope: {rope} {split(1)}, %w_uk: {w_uk} {split(0)},
-    %w_uv: {w_uv} {split(0)}, %kv: {kv} {split(0)}, %slots: {slots} {split(1)}, %rows: index) -> ({types}) {{
-  %zero = arith.constant 0.0 : f32{project("nope", heads, "%q", "%w_uk", NOPE, LATENT, "hkn")}
+    %w_uv: {w_uv} {split(0)}, %kv: {kv} {split(0)}, %slots: {slots} {split(1)}, %rows: index{more}) -> ({types}) {{
+  %zero = arith.constant 0.0 : f32{before}{project("nope", heads, queries, "%w_uk", NOPE, LATENT, "hkn")}
   %all = shardq.gather_query(%nope, %rope) over @ranks "dcp" : ({absorbed}, {rope}) -> {everyone}
   %partial, %lse = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {{scale = 0.2 : f32}}
       : ({everyone}, {kv}, {slots}) -> ({partial}, {lse})
   %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : ({partial}, {lse}) -> {out}{
-      project("v", heads, "%out", "%w_uv", LATENT, VALUE, order)}
+      project("v", heads, "%out", "%w_uv", LATENT, VALUE, order)}{after}
   return {result} : {types.replace(" " + split(1), "").replace(" " + split(0), "")}
 }}
 """
@@ -69,6 +79,8 @@ def reference(tp, dcp, heads, arrays, order):
     q, rope, w_uk, w_uv, kv, slots = (widen(arrays[n]) for n in ("q", "rope", "w_uk", "w_uv", "kv", "slots"))
     if order == "hnk":
         w_uv = w_uv.transpose(0, 2, 1)
+    if "w_q" in arrays:
+        q = widen(round_to("bf16", np.einsum("thk,hkn->thn", q, widen(arrays["w_q"]))))
     nope = widen(round_to("bf16", np.einsum("thk,hkn->thn", q, w_uk)))
     whole = np.concatenate([nope, rope], 2)
     kv = kv.reshape(tp, KEYS, -1)
@@ -83,7 +95,8 @@ def reference(tp, dcp, heads, arrays, order):
             keys = np.array(keys)
             p = np.exp(keys @ whole[t, h] * 0.2)
             out[t, h] = p / p.sum() @ keys[:, :LATENT]
-    return np.einsum("thk,hkn->thn", out, w_uv)
+    v = np.einsum("thk,hkn->thn", out, w_uv)
+    return np.einsum("thk,hkn->thn", v, widen(arrays["w_o"])) if "w_o" in arrays else v
 
 
 def make(tp, heads, order):
@@ -121,6 +134,30 @@ def moved():
             expect((off <= allowed).all(), f"{tp} ranks, {what}: {off.max()} off")
             if extra:
                 expect((found[1] == arrays["w_uv"]).all(), f"{tp} ranks, {what}: other weights")
+
+
+def chains():
+    """Projections one behind the other move in one run; a bound that is one for all stops them where it is spent."""
+    for tp in (1, 2, 3, 4, 8):
+        heads = 3
+        arrays, rng = make(tp, heads, "hkn"), np.random.default_rng(tp)
+        for name, shape in (("q", (ROWS, heads * tp, FIRST)), ("w_q", (heads * tp, FIRST, NOPE)),
+                            ("w_o", (heads * tp, VALUE, LAST))):
+            arrays[name] = round_to("bf16", rng.standard_normal(shape))
+        exact = reference(tp, tp, heads, arrays, "hkn")
+        text = program(tp, tp, heads, "hkn", False, chain=True)
+        others = heads * (tp - 1) * 2
+        # Outputs first: LATENT to VALUE, VALUE to LAST; then queries.
+        outputs = others * (LATENT * VALUE + VALUE * LAST)
+        for memory, width, gathered in ((1 << 20, LAST, FIRST), (outputs, LAST, LATENT)):
+            other = move(text, memory)
+            if tp > 1:
+                merge = f": (tensor<?x{heads * tp}x{width}xbf16>, tensor<?x{heads * tp}xf32>)"
+                gather = f": (tensor<?x{heads}x{gathered}xbf16>, tensor<?x{heads}x{ROPE}xbf16>)"
+                expect(merge in other and gather in other, f"{tp} ranks, {memory} bytes: what travels is not narrow\n{other}")
+            found = run(other, dict(arrays, rows=np.array(ROWS)), f"--max-tokens={ROWS}")
+            off = np.linalg.norm(widen(found[0]) - exact, axis=2)
+            expect((off <= 8e-3 * np.linalg.norm(exact, axis=2)).all(), f"{tp} ranks and {memory} bytes: {off.max()} off")
 
 
 def refused():

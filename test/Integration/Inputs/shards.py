@@ -102,33 +102,76 @@ func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
 
 def capacity():
     # Shards are planned for one step's rows, and not for one of each rank. Inboxes begin at multiples of
-    # 256 bytes.
-    t = tensor("f32", "?", 64)
+    # 256 bytes. Rows that nothing gathers have no turns in which they could be scattered.
+    p, l = tensor("f32", "?", 1, 60), tensor("f32", "?", 1)
     text = f"""
 {mesh(4)}
-func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
-  %all = shardq.gather_rows %x over @ranks "dcp" {{token_shards}} : ({t}) -> {t}
-  return %all : {t}
-}}
-"""
-    x = np.zeros((16, 64), "<f4")
-    run(text, dict(x=x), "--max-tokens=13")
-    report = run(text, dict(x=x), "--max-tokens=12", status=1)
-    expect("16" in report and "12" in report, f"no numbers in\n{report}")
-    # The merge that scatters rows has room for shares of as many.
-    p, l = tensor("f32", "?", 2, 64), tensor("f32", "?", 2)
-    text = f"""
-{mesh(4)}
-func.func @merge(%p: {p}, %l: {l}) -> ({p} {BY_RANK}) {{
+func.func @combine(%p: {p}, %l: {l}) -> ({p} {BY_RANK}) {{
   %out = shardq.combine_lse %p lse(%l) over @ranks "dcp" {{scatter_tokens}} : ({p}, {l}) -> {p}
   return %out : {p}
 }}
 """
-    inputs = dict(p=np.ones((128, 2, 64), "<f4"), l=np.zeros((128, 2), "<f4"))
-    expect((run(text, inputs, "--max-tokens=128")[0] == 1).all(), "a mean of ones")
-    report = run(text, inputs, "--max-tokens=124", status=1)
-    expect(re.search(r"capacity: rank \d has 128 rows for the inbox of scatter_rows 2x68xf32", report),
-           f"nobody says what is too small in\n{report}")
+    inputs = dict(p=np.zeros((16, 1, 60), "<f4"), l=np.zeros((16, 1), "<f4"))
+    run(text, inputs, "--max-tokens=13")
+    report = run(text, inputs, "--max-tokens=12", status=1)
+    expect("16" in report and "12" in report, f"no numbers in\n{report}")
+
+
+# Steps of more rows than inboxes hold.
+
+
+def slices_gather():
+    rng = np.random.default_rng(4)
+    for tp, dcp in GROUPS:
+        for rows, held in ((7, 1), (7, 3 * dcp), (8, 4 * dcp), (1, 1), (5, 4 * dcp - 1)):
+            x = rng.integers(-1, 2**31 - 1, (tp * rows, 12)).astype("<i4")
+            t = tensor("i32", "?", 12)
+            (found,) = run(f"""
+{mesh(tp, dcp)}
+func.func @gather(%x: {t} {BY_RANK}) -> ({t} {BY_RANK}) {{
+  %all = shardq.gather_rows %x over @ranks "dcp" {{token_shards}} : ({t}) -> {t}
+  return %all : {t}
+}}
+""", dict(x=x), f"--max-tokens={held}", "--repeat=3")
+            members = x.reshape(tp // dcp, dcp * rows, 12)
+            for rank, all_rows in enumerate(found.reshape(tp, dcp * rows, 12)):
+                expect_equal(all_rows, members[rank // dcp], f"{rows} rows of rank {rank} of {tp}, {held} at a time")
+
+
+def slices_attention():
+    """Gathers, attention over own keys and merge in one loop; lengths are those of all rows."""
+    rng = np.random.default_rng(5)
+    for tp, dcp in GROUPS:
+        rows, heads, dim, keys, width = 7, 2, 16, 40, 9
+        q = round_to("bf16", rng.standard_normal((tp * rows, heads, dim)))
+        kv = round_to("bf16", rng.standard_normal((tp * keys, dim)))
+        slots = rng.integers(-1, keys, (tp * rows, width)).astype("<i4")
+        count = rng.integers(0, width + 1, tp * rows).astype("<i4")
+        q_type, lse = tensor("bf16", "?", heads, dim), tensor("f32", "?", heads)
+        s_type, n_type, one = tensor("i32", "?", width), tensor("i32", "?"), tensor("i32", "?", 1)
+        text = f"""
+{mesh(tp, dcp)}
+func.func @attend(%q: {q_type} {BY_RANK}, %kv: tensor<?x{dim}xbf16> {BY_RANK}, %slots: {s_type} {BY_RANK}, %count: {n_type} {BY_RANK})
+    -> ({q_type} {BY_RANK}, {lse} {BY_RANK}, {n_type} {BY_RANK}) {{
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %count, %c0 : {n_type}
+  %column = tensor.expand_shape %count [[0, 1]] output_shape [%rows, 1] : {n_type} into {one}
+  %columns = shardq.gather_rows %column over @ranks "dcp" {{token_shards}} : ({one}) -> {one}
+  %counts = tensor.collapse_shape %columns [[0, 1]] : {one} into {n_type}
+  %s = shardq.gather_rows %slots over @ranks "dcp" {{token_shards}} : ({s_type}) -> {s_type}
+  %all = shardq.gather_rows %q over @ranks "dcp" {{token_shards}} : ({q_type}) -> {q_type}
+  %p, %l = shardq.sparse_mla q(%all) kv(%kv) slots(%s) topk_length(%counts) {{scale = 0.3 : f32}}
+      : ({q_type}, tensor<?x{dim}xbf16>, {s_type}, {n_type}) -> ({q_type}, {lse})
+  %out, %merged = shardq.combine_lse %p lse(%l) over @ranks "dcp" {{scatter_tokens}} : ({q_type}, {lse}) -> ({q_type}, {lse})
+  return %out, %merged, %counts : {q_type}, {lse}, {n_type}
+}}
+"""
+        inputs = dict(q=q, kv=kv, slots=slots, count=count)
+        whole = run(text, inputs, f"--max-tokens={rows * dcp}")
+        for held in (1, 2 * dcp, 6 * dcp):
+            sliced = run(text, inputs, f"--max-tokens={held}", "--repeat=5")
+            for i in range(3):
+                expect_equal(sliced[i], whole[i], f"{rows} rows of {tp} ranks, {held} at a time")
 
 
 def uneven():
