@@ -3,6 +3,8 @@
 What is wrong is made by the program from lists that shardq-run does not look into.
 """
 
+import itertools
+
 import numpy as np
 from harness import expect, main, run
 
@@ -74,25 +76,26 @@ def of_starts(op, ranks, starts, rows, decodes):
 
 
 def starts_wrong(op, multiplied=False):
-    for ranks in RANKS:
-        rows = 12
+    ranks_of = itertools.cycle(RANKS)
+    rows = 12
+    for ranks, (starts, decodes, expected) in zip(ranks_of, (
+            ([1, 4, 9], 0, "the step's first query start is 1, expected 0"),
+            ([-2, 4, 9], 0, "the step's first query start is -2, expected 0"),
+            ([0, 7, 4, 9], 0, "query start 2 of the step is 4, below the one in front of it, 7"),
+            ([0, 7, -4], 0, "query start 2 of the step is -4, below the one in front of it, 7"),
+            ([0, 7, None], 0, "query start 2 of the step is {more}, beyond its {all} rows"),
+            ([0, 3, 9], 10, "the step has 10 decode rows, expected 0 to its 9 tokens"),
+            ([0, 3, 9], -1, "the step has -1 decode rows, expected 0 to its 9 tokens"),
+            ([0], 1, "the step has 1 decode rows, expected 0 to its 0 tokens"))):
+        if decodes and "%d" not in op[1]:
+            continue
         all_rows = rows * ranks if multiplied else rows
-        for starts, decodes, expected in (
-                ([1, 4, 9], 0, "the step's first query start is 1, expected 0"),
-                ([-2, 4, 9], 0, "the step's first query start is -2, expected 0"),
-                ([0, 7, 4, 9], 0, "query start 2 of the step is 4, below the one in front of it, 7"),
-                ([0, 7, -4], 0, "query start 2 of the step is -4, below the one in front of it, 7"),
-                ([0, 7, all_rows + 1], 0,
-                 f"query start 2 of the step is {all_rows + 1}, beyond its {all_rows} rows"),
-                ([0, 3, 9], 10, "the step has 10 decode rows, expected 0 to its 9 tokens"),
-                ([0, 3, 9], -1, "the step has -1 decode rows, expected 0 to its 9 tokens"),
-                ([0], 1, "the step has 1 decode rows, expected 0 to its 0 tokens")):
-            if decodes and "%d" not in op[1]:
-                continue
-            fails(*of_starts(op, ranks, starts, rows, decodes), expected, "rank ")
-        # What graphs are padded with, rows of no request, no requests.
-        for starts, decodes in (([0, 3, 9, 9, 9], 3), ([0, 0, 0], 0), ([0, 12], 12), ([0], 0)):
-            run(*of_starts(op, ranks, starts, rows, decodes))
+        starts = [all_rows + 1 if s is None else s for s in starts]
+        fails(*of_starts(op, ranks, starts, rows, decodes),
+              expected.format(more=all_rows + 1, all=all_rows), "rank ")
+    # What graphs are padded with, rows of no request, no requests.
+    for ranks, (starts, decodes) in zip(ranks_of, (([0, 3, 9, 9, 9], 3), ([0, 0, 0], 0), ([0, 12], 12), ([0], 0))):
+        run(*of_starts(op, ranks, starts, rows, decodes))
 
 
 def starts_expand():
@@ -159,11 +162,12 @@ def of_sizes(name, ranks, rows, others):
 
 def sizes():
     """Lists of a step that differ in rows: nothing is read or written beyond either."""
+    ranks_of = itertools.cycle(RANKS)
     for name in SIZES:
+        for rows, others in ((5, 3), (3, 5), (0, 2), (4, 0)):
+            text, inputs, what = of_sizes(name, next(ranks_of), rows, others)
+            fails(text, inputs, f"sizes disagree, {others} where {rows} is expected", f"{what} of shardq.{name}")
         for ranks in RANKS:
-            for rows, others in ((5, 3), (3, 5), (0, 2), (4, 0)):
-                text, inputs, what = of_sizes(name, ranks, rows, others)
-                fails(text, inputs, f"sizes disagree, {others} where {rows} is expected", f"{what} of shardq.{name}")
             text, inputs, _ = of_sizes(name, ranks, 4, 4)
             run(text, inputs)
 
