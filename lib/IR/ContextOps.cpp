@@ -80,7 +80,7 @@ LogicalResult DraftLengthsOp::verify() {
 }
 
 bool DraftLengthsOp::isRowOperand(OpOperand &operand) {
-  return operand.getOperandNumber() == 0;
+  return operand.getOperandNumber() != getStepMutable().getOperandNumber();
 }
 
 LogicalResult

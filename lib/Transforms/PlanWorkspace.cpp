@@ -122,7 +122,8 @@ private:
   ChannelKey getKey(CollectiveOpInterface op);
   int64_t getCapacity(CollectiveOpInterface op);
   int64_t getRankRows(int64_t ranks) const;
-  int64_t getGatheredBlocks(int64_t ranks, int64_t blockSize) const;
+  int64_t getRunBlocks(int64_t blockSize);
+  int64_t getGatheredBlocks(int64_t ranks, int64_t blockSize);
   LogicalResult addChannel(CollectiveOpInterface op);
   void copyOut(CollectiveOpInterface op, Value out);
   void setGates();
@@ -222,10 +223,26 @@ int64_t Planner::getRankRows(int64_t ranks) const {
   return llvm::divideCeil(maxTokens, ranks) + 2 * maxRequests;
 }
 
-/// Blocks that a rank sends of the largest step: each request has
-/// `ceil(tokens / (ranks * blockSize))` on rank 0.
-int64_t Planner::getGatheredBlocks(int64_t ranks, int64_t blockSize) const {
-  return llvm::divideCeil(maxKvTokens, ranks * blockSize) + maxRequests;
+/// Blocks of the longest run of the interleave, among those of that size.
+int64_t Planner::getRunBlocks(int64_t blockSize) {
+  int64_t most = 1;
+  module.walk([&](GatherBlocksOp op) {
+    if (int64_t(op.getBlockSize()) == blockSize)
+      most = std::max<int64_t>(
+          most, llvm::divideCeil(int64_t(op.getInterleave()), blockSize));
+  });
+  return most;
+}
+
+/// Blocks that a rank sends of the largest step: those of a request on rank 0
+/// are `ceil(tokens / (ranks * run))` runs, and no more than all of it.
+int64_t Planner::getGatheredBlocks(int64_t ranks, int64_t blockSize) {
+  int64_t whole = llvm::divideCeil(maxKvTokens, blockSize) + maxRequests;
+  int64_t last;
+  if (llvm::MulOverflow(maxRequests, getRunBlocks(blockSize), last))
+    return whole;
+  int64_t shared = llvm::divideCeil(maxKvTokens, ranks * blockSize);
+  return last > whole ? whole : std::min(shared + last, whole);
 }
 
 /// Rows of the inbox for the largest step.

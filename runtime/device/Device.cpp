@@ -97,6 +97,7 @@ void publish(const DeviceContext &context, const Failure &failure) {
   memory.store(record.neighbour, failure.neighbour);
   memory.store(record.lost, failure.lost);
   memory.store(record.misuse, failure.misuse);
+  memory.store(record.request, failure.request);
   memory.storeRelease(context.control->ready, 1);
 }
 
@@ -117,6 +118,21 @@ void recordMisuse(const DeviceContext &context, Misuse kind, int64_t operation,
   failure.expected = expected;
   failure.found = found;
   failure.misuse = static_cast<int64_t>(kind);
+  record(context, failure);
+}
+
+/// Data of a step that cannot be right.
+void recordWrongStep(const DeviceContext &context, Misuse kind, int64_t request,
+                     int64_t found, int64_t expected) {
+  Failure failure;
+  failure.status = SHARDQ_INVALID;
+  failure.reporter = context.rank;
+  failure.culprit = context.rank;
+  failure.slot = context.slot;
+  failure.expected = expected;
+  failure.found = found;
+  failure.misuse = static_cast<int64_t>(kind);
+  failure.request = request;
   record(context, failure);
 }
 
@@ -492,6 +508,31 @@ SHARDQ_DEVICE int32_t shardq_device_admit(const DeviceContext *context,
   failure.found = rows;
   record(*context, failure);
   return 0;
+}
+
+SHARDQ_DEVICE void shardq_device_beyond_table(const DeviceContext *context,
+                                              int64_t block, int64_t request,
+                                              int64_t requests, int64_t width) {
+  bool isKnown = request < requests;
+  recordWrongStep(
+      *context, isKnown ? Misuse::BlockBeyondTable : Misuse::RequestBeyondTable,
+      request, block, isKnown ? width : requests);
+}
+
+SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
+                                             int64_t index, int64_t start,
+                                             int64_t before, int64_t rows) {
+  Misuse kind = index == 0       ? Misuse::FirstStart
+                : start < before ? Misuse::StartBelow
+                                 : Misuse::LastStart;
+  recordWrongStep(*context, kind, index, start,
+                  kind == Misuse::LastStart ? rows : before);
+}
+
+SHARDQ_DEVICE void shardq_device_wrong_decodes(const DeviceContext *context,
+                                               int64_t decodes,
+                                               int64_t tokens) {
+  recordWrongStep(*context, Misuse::Decodes, -1, decodes, tokens);
 }
 
 SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,

@@ -41,6 +41,24 @@ int32_t shardq_device_admit(const shardq::device::DeviceContext *context,
                             int32_t channel, int32_t operation, int64_t rows,
                             int64_t row_bytes);
 
+/// Records SHARDQ_INVALID: a token that is to be written belongs to `block` of
+/// `request`, in a block table of `requests` rows and `width` columns. Any
+/// threads.
+void shardq_device_beyond_table(const shardq::device::DeviceContext *context,
+                                int64_t block, int64_t request,
+                                int64_t requests, int64_t width);
+
+/// Records SHARDQ_INVALID: query start `index` of a step of `rows` rows is
+/// `start`, and the one in front of it is `before`. Any threads.
+void shardq_device_wrong_start(const shardq::device::DeviceContext *context,
+                               int64_t index, int64_t start, int64_t before,
+                               int64_t rows);
+
+/// Records SHARDQ_INVALID: `decodes` rows of decode requests in a step of
+/// `tokens` tokens. Any threads.
+void shardq_device_wrong_decodes(const shardq::device::DeviceContext *context,
+                                 int64_t decodes, int64_t tokens);
+
 /// Begins the channel's next epoch and tells each member `group_first + i *
 /// group_stride` that `rows[i]` rows were pushed to it. What earlier kernels of
 /// the stream stored, and this block before the call, is visible to a member

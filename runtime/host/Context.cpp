@@ -53,6 +53,51 @@ void shardq_context::misuse(Misuse kind, int64_t found, int64_t expected,
   comm.fail(failure);
 }
 
+void shardq_context::wrongStep(Misuse kind, int64_t request, int64_t found,
+                               int64_t expected, std::string text) {
+  Failure failure;
+  failure.status = SHARDQ_INVALID;
+  failure.reporter = comm.rank;
+  failure.culprit = comm.rank;
+  failure.slot = slot;
+  failure.expected = expected;
+  failure.found = found;
+  failure.misuse = static_cast<int64_t>(kind);
+  failure.request = request;
+  comm.fail(failure, std::move(text));
+}
+
+void shardq_context::expect(const char *what, int64_t found, int64_t expected) {
+  if (found != expected)
+    wrongStep(Misuse::Size, -1, found, expected, what ? what : "");
+}
+
+void shardq_context::beyondTable(int64_t block, int64_t request,
+                                 int64_t requests, int64_t width) {
+  // The table's first dimension is looked at first.
+  if (request < requests)
+    wrongStep(Misuse::BlockBeyondTable, request, block, width);
+  else
+    wrongStep(Misuse::RequestBeyondTable, request, block, requests);
+}
+
+void shardq_context::checkStarts(const int32_t *starts, int64_t entries,
+                                 int64_t decodes, int64_t rows) {
+  int64_t last = 0;
+  for (int64_t i = 0; i < entries; ++i) {
+    int64_t start = starts[i];
+    if (i == 0 && start != 0)
+      return wrongStep(Misuse::FirstStart, i, start, 0);
+    if (start < last)
+      return wrongStep(Misuse::StartBelow, i, start, last);
+    if (start > rows)
+      return wrongStep(Misuse::LastStart, i, start, rows);
+    last = start;
+  }
+  if (decodes < 0 || decodes > last)
+    wrongStep(Misuse::Decodes, -1, decodes, last);
+}
+
 bool shardq_context::checkChannel(int32_t channel) {
   if (channel >= 0 && static_cast<size_t>(channel) < epochs.size())
     return true;

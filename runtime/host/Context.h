@@ -45,6 +45,11 @@ public:
               const shardq::protocol::Group &group, const int64_t *rows);
   void wait(int32_t channel, int32_t operation,
             const shardq::protocol::Group &group, const int64_t *rows);
+  void expect(const char *what, int64_t found, int64_t expected);
+  void beyondTable(int64_t block, int64_t request, int64_t requests,
+                   int64_t width);
+  void checkStarts(const int32_t *starts, int64_t entries, int64_t decodes,
+                   int64_t rows);
 
   // In cuda/Calls.cpp: calls of code for GPUs.
   void begin(void *stream);
@@ -85,6 +90,8 @@ private:
                   const shardq::protocol::Group &group, const int64_t *rows);
   void misuse(shardq::Misuse kind, int64_t found, int64_t expected = -1,
               int64_t operation = -1);
+  void wrongStep(shardq::Misuse kind, int64_t request, int64_t found,
+                 int64_t expected, std::string text = {});
   void signalFaulty(const shardq::protocol::Exchange &exchange,
                     const int64_t *rows);
   void stall();

@@ -36,6 +36,24 @@ int32_t shardq_rt_ok(shardq_context *context) {
   return context && !context->comm.failed();
 }
 
+void shardq_rt_expect(shardq_context *context, const char *what, int64_t found,
+                      int64_t expected) {
+  if (context)
+    context->expect(what, found, expected);
+}
+
+void shardq_rt_beyond_table(shardq_context *context, int64_t block,
+                            int64_t request, int64_t requests, int64_t width) {
+  if (context)
+    context->beyondTable(block, request, requests, width);
+}
+
+void shardq_rt_check_starts(shardq_context *context, const int32_t *starts,
+                            int64_t entries, int64_t decodes, int64_t rows) {
+  if (context && (starts || entries <= 0))
+    context->checkStarts(starts, entries, decodes, rows);
+}
+
 void shardq_rt_tap(shardq_context *context, const char *name,
                    int32_t element_bytes, int32_t rank_of_shape,
                    const void *data, const int64_t *sizes,

@@ -81,6 +81,34 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
                   "memory for them",
                   plan.operationName(failure.operation).c_str(), found,
                   (long long)failure.expected);
+  case Misuse::Size:
+    return format("sizes disagree, %lld where %lld is expected", found,
+                  (long long)failure.expected);
+  case Misuse::BlockBeyondTable:
+    return format("a token of request %lld is to be written to block %lld, "
+                  "and its block table has %lld",
+                  (long long)failure.request, found,
+                  (long long)failure.expected);
+  case Misuse::RequestBeyondTable:
+    return format("a token of request %lld is to be written to block %lld, "
+                  "and the block table has %lld requests",
+                  (long long)failure.request, found,
+                  (long long)failure.expected);
+  case Misuse::FirstStart:
+    return format("the step's first query start is %lld, expected 0", found);
+  case Misuse::StartBelow:
+    return format("query start %lld of the step is %lld, below the one in "
+                  "front of it, %lld",
+                  (long long)failure.request, found,
+                  (long long)failure.expected);
+  case Misuse::LastStart:
+    return format("query start %lld of the step is %lld, beyond its %lld rows",
+                  (long long)failure.request, found,
+                  (long long)failure.expected);
+  case Misuse::Decodes:
+    return format("the step has %lld decode rows, expected 0 to its %lld "
+                  "tokens",
+                  found, (long long)failure.expected);
   case Misuse::None:
   case Misuse::Arena:
   case Misuse::Driver:

@@ -33,7 +33,15 @@ enum class Misuse : int64_t {
   Driver,     // SHARDQ_SYSTEM: a call of the CUDA driver failed
   Nccl,       // SHARDQ_SYSTEM: a call of NCCL failed
   NotCarried, // a transfer where ranks write into each other's memory
-  Transfer    // one of rows that cannot be, or without memory for them
+  Transfer,   // one of rows that cannot be, or without memory for them
+  Size,       // of two that agree where a call is right
+  // What the data of a step says. `request` is of it.
+  BlockBeyondTable,
+  RequestBeyondTable,
+  FirstStart, // not 0
+  StartBelow, // the one in front of it
+  LastStart,  // beyond the rows
+  Decodes     // not from 0 up to the last start
 };
 
 /// An error in numbers: 64-bit words only, copied word by word between heaps.
@@ -54,8 +62,10 @@ struct Failure {
   /// 1: the culprit did signal, but its flag did not arrive.
   int64_t lost = 0;
   int64_t misuse = 0;
+  /// Request of the step, where what a call was given is wrong.
+  int64_t request = -1;
 
-  static constexpr uint64_t kWords = 14;
+  static constexpr uint64_t kWords = 15;
 };
 static_assert(sizeof(Failure) == Failure::kWords * sizeof(int64_t));
 

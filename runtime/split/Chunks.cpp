@@ -189,6 +189,21 @@ void shardq_chunk_decode_slots(const int32_t *queryStart, int64_t requests,
   });
 }
 
+void shardq_chunk_own_decode_slots(const int32_t *queryStart, int64_t requests,
+                                   int64_t decodes, int64_t ranks,
+                                   int64_t *slots) {
+  // Decodes come first, so heads before them are rows of theirs.
+  int64_t done = 0;
+  overRequests(queryStart, requests, decodes, ranks, [&](const Request &r) {
+    if (!r.isDecode)
+      return;
+    // Not behind what is read, of this request or a later one.
+    for (int64_t i = 0; i != r.tokens; ++i)
+      slots[done++] = slots[r.padded + i * ranks];
+  });
+  std::fill_n(slots + done, done * (ranks - 1), -1);
+}
+
 //===----------------------------------------------------------------------===//
 // What programs call
 //===----------------------------------------------------------------------===//
@@ -271,26 +286,78 @@ void shardq_chunk_lengths(const int32_t *queryStart, int64_t requests,
     starts[request] = static_cast<int32_t>(end);
 }
 
+namespace {
+/// What the rows of the padded buffer are, and their slots.
+template <typename Slot> struct PaddedRows {
+  const Slot *slots;
+  int64_t rows; // of the step, that have slots
+  int64_t size;
+  int32_t *order;
+  Slot *padded;
+
+  void clear() {
+    std::fill_n(order, size, -1);
+    std::fill_n(padded, size, Slot(-1));
+  }
+  /// `step` is -1 for rows without a slot.
+  void set(int64_t row, int32_t gathered, int64_t step) {
+    order[row] = gathered;
+    if (step >= 0 && step < rows)
+      padded[row] = slots[step];
+  }
+};
+
+/// A step and how a rank has its rows.
+struct Chunked {
+  const int32_t *queryStart;
+  int64_t requests, decodes, ranks, local;
+  bool byPart, ownDecodes;
+};
+} // namespace
+
 template <typename Slot>
-static void orderChunks(const int32_t *queryStart, int64_t requests,
-                        int64_t decodes, int64_t rows, int64_t ranks,
-                        int32_t byPart, int64_t local, const Slot *slots,
-                        int64_t size, int32_t *order, Slot *padded) {
-  std::fill_n(order, size, -1);
-  std::fill_n(padded, size, Slot(-1));
-  Order parts{byPart != 0,
-              countHeads(queryStart, requests, decodes, ranks, kNoLimit)};
-  overRequests(queryStart, requests, decodes, ranks, [&](const Request &r) {
-    int64_t count = r.localRows(ranks) * ranks;
-    for (int64_t i = 0; i != count && r.padded + i < size; ++i) {
-      auto [owner, index] =
-          r.isDecode ? std::pair<int64_t, int64_t>{i / r.tokens, i % r.tokens}
-                     : findToken(r, ranks, i);
-      order[r.padded + i] = getGathered(owner, parts.getRow(r, index), local);
-      if (i < r.tokens && r.begin + i < rows)
-        padded[r.padded + i] = slots[r.begin + i];
+static void orderChunks(const Chunked &step, PaddedRows<Slot> out) {
+  out.clear();
+  auto over = [&](auto visit) {
+    overRequests(step.queryStart, step.requests, step.decodes, step.ranks,
+                 visit);
+  };
+  Order parts{step.byPart, 0};
+  int64_t decoded = 0; // rows of all decodes on a rank
+  over([&](const Request &r) {
+    parts.heads += r.headRows();
+    decoded += r.isDecode ? r.tokens : 0;
+  });
+  over([&](const Request &r) {
+    if (r.isDecode) {
+      for (int64_t rank = 0; rank != step.ranks; ++rank) {
+        int64_t first = step.ownDecodes ? rank * decoded + r.head
+                                        : r.padded + rank * r.tokens;
+        for (int64_t i = 0; i != r.tokens && first + i < out.size; ++i)
+          out.set(first + i, getGathered(rank, parts.getRow(r, i), step.local),
+                  rank == 0 ? r.begin + i : -1);
+      }
+      return;
+    }
+    int64_t count = r.paddedTokens(step.ranks);
+    for (int64_t i = 0; i != count && r.padded + i < out.size; ++i) {
+      auto [owner, index] = findToken(r, step.ranks, i);
+      out.set(r.padded + i,
+              getGathered(owner, parts.getRow(r, index), step.local),
+              i < r.tokens ? r.begin + i : -1);
     }
   });
+}
+
+static void orderChunks(const Chunked &step, int64_t rows, int32_t slotBytes,
+                        const void *slots, int64_t size, int32_t *order,
+                        void *padded) {
+  if (slotBytes == 4)
+    orderChunks<int32_t>(step, {static_cast<const int32_t *>(slots), rows, size,
+                                order, static_cast<int32_t *>(padded)});
+  else
+    orderChunks<int64_t>(step, {static_cast<const int64_t *>(slots), rows, size,
+                                order, static_cast<int64_t *>(padded)});
 }
 
 void shardq_chunk_order(const int32_t *queryStart, int64_t requests,
@@ -298,12 +365,17 @@ void shardq_chunk_order(const int32_t *queryStart, int64_t requests,
                         int32_t byPart, int64_t local, int32_t slotBytes,
                         const void *slots, int64_t size, int32_t *order,
                         void *padded) {
-  if (slotBytes == 4)
-    orderChunks(queryStart, requests, decodes, rows, ranks, byPart, local,
-                static_cast<const int32_t *>(slots), size, order,
-                static_cast<int32_t *>(padded));
-  else
-    orderChunks(queryStart, requests, decodes, rows, ranks, byPart, local,
-                static_cast<const int64_t *>(slots), size, order,
-                static_cast<int64_t *>(padded));
+  orderChunks({queryStart, requests, decodes, ranks, local, byPart != 0,
+               /*ownDecodes=*/false},
+              rows, slotBytes, slots, size, order, padded);
+}
+
+void shardq_chunk_own_order(const int32_t *queryStart, int64_t requests,
+                            int64_t decodes, int64_t rows, int64_t ranks,
+                            int32_t byPart, int64_t local, int32_t slotBytes,
+                            const void *slots, int64_t size, int32_t *order,
+                            void *padded) {
+  orderChunks({queryStart, requests, decodes, ranks, local, byPart != 0,
+               /*ownDecodes=*/true},
+              rows, slotBytes, slots, size, order, padded);
 }

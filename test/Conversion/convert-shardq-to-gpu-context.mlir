@@ -16,6 +16,7 @@ shardq.plan @plan over @ranks {
 // CHECK: %[[ME:.*]] = shardq.rank over @ranks "dcp"
 // CHECK: gpu.launch {{.*}} function(@shardq_local_lengths)
 // CHECK: arith.muli %[[ME]]
+// CHECK: gpu.launch {{.*}} function(@shardq_draft_lengths)
 // CHECK: gpu.launch {{.*}} threads({{.*}}) in ({{.*}} = %c32, {{.*}} function(@shardq_filter_indices_8_8)
 // CHECK: nvvm.shfl.sync up
 // CHECK: gpu.barrier
@@ -57,6 +58,7 @@ shardq.plan @plan over @ranks {
 func.func @layer(%n: memref<?xi32>, %i: memref<?x8xi32>, %s: memref<?x8xi32>, %q: memref<?x2x16xbf16>, %r: memref<?x2x8xbf16>,
                  %p: memref<?x4x16xbf16>, %l: memref<?x4xf32, strided<[?, ?]>>, %o: memref<?x2x16xbf16>, %rows: index, %all: index) {
   shardq.local_lengths %n over @ranks "dcp" outs(%n) {interleave = 4 : i64} : (memref<?xi32>, memref<?xi32>) -> ()
+  shardq.draft_lengths %n step(%rows) outs(%n) : (memref<?xi32>, index, memref<?xi32>) -> ()
   shardq.filter_indices %i over @ranks "dcp" outs(%s) {interleave = 4 : i64} : (memref<?x8xi32>, memref<?x8xi32>) -> ()
   %0 = shardq.workspace @plan channel 0 (%rows) : memref<?x4x24xbf16, #shardq.symmetric<@ranks>>
   shardq.push gather_heads(%q, %r) into(%0) over @ranks "dcp" channel 0 exchange 0 {capacity = 16 : i64}

@@ -7,9 +7,12 @@ shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 // CHECK-LABEL: func.func @calls
 func.func @calls(%n: memref<?xi32>, %i: memref<?x8xi32>, %t: memref<?x?xi32>, %s: memref<?x8xi64>, %q: memref<?x2x8xbf16>,
                  %all: memref<?x4x8xbf16, #shardq.symmetric<@ranks>>, %p: memref<?x4x16xbf16>, %l: memref<?x4xf32>,
-                 %inbox: memref<?x2x24xbf16, #shardq.symmetric<@ranks>>, %out: memref<?x2x16xbf16>) {
+                 %inbox: memref<?x2x24xbf16, #shardq.symmetric<@ranks>>, %out: memref<?x2x16xbf16>,
+                 %step: index) {
   // CHECK: call @shardq_local_lengths(
   shardq.local_lengths %n over @ranks "dcp" outs(%n) {interleave = 4 : i64} : (memref<?xi32>, memref<?xi32>) -> ()
+  // CHECK: call @shardq_draft_lengths(
+  shardq.draft_lengths %n step(%step) outs(%n) : (memref<?xi32>, index, memref<?xi32>) -> ()
   // Another interleave, another kernel.
   // CHECK: call @[[FIRST:shardq_filter_indices_8_8[_0-9]*]](
   // CHECK: call @[[SECOND:shardq_filter_indices_8_8[_0-9]*]](

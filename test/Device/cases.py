@@ -193,6 +193,12 @@ class Chunk:
     part: str = ""  # of count and lengths
     by_part: bool = False
     slot: str = "i32"
+    own: bool = False  # rows of all decodes together
+
+
+@dataclass(frozen=True)
+class Draft:
+    name: str
 
 
 @dataclass(frozen=True)
@@ -337,6 +343,8 @@ LENGTHS = [
     Lengths("local_256_most", 256, 2147483647),
 ]
 
+DRAFT = [Draft("draft_lengths")]
+
 CONVERT = [
     Convert("conv_5", 5),
     Convert("conv_5_i64", 5, block=3, stride=1 << 32, slot="i64", prefill=True),
@@ -363,6 +371,8 @@ FILTER = [
     Filter("filter_5000", 5000, 2, interleave=16, block=64, stride=1000000),
     Filter("filter_any", 0, 5, interleave=3, block=9),
     Filter("filter_any_in_place", 0, 2, interleave=3, in_place=True),
+    Filter("filter_parts", 2051, 3, interleave=64, block=16),
+    Filter("filter_parts_in_place", 6, 4, interleave=8, block=1, in_place=True, slot="i64"),
     Filter("filter_large_blocks", 40, 2, interleave=1 << 30, block=1 << 32),
 ]
 
@@ -489,6 +499,7 @@ TOKEN_SLOTS = [
     TokenSlots("view_slots_dcp4", 4, 2, 64, 70),
     TokenSlots("view_slots_dcp3_i32", 3, 64, 64, slot="i32"),
     TokenSlots("view_slots_dcp1", 1, 1, 3),
+    TokenSlots("view_slots_parts", 3, 64, 16),
 ]
 
 FULL = [Full("gather_all_blocks", 4)]
@@ -509,6 +520,8 @@ CHUNK = [
       for ranks in (1, 2, 3, 4, 8) for by in (0, 1)),
     *(Chunk(f"chunk_lengths_{part}_{ranks}", "lengths", ranks, part)
       for ranks in (1, 2, 3, 4, 8) for part in ("head", "tail")),
+    *(Chunk(f"chunk_slots_own_{ranks}{'_by_part' * by}", "slots", ranks, by_part=bool(by), slot=slot, own=True)
+      for ranks, slot, by in ((1, "i32", 0), (2, "i64", 1), (3, "i32", 0), (4, "i64", 0), (8, "i32", 1))),
     *(Chunk(f"chunk_slots_{ranks}_{slot}{'_by_part' * by}", "slots", ranks, by_part=bool(by), slot=slot)
       for ranks, slot, by in ((1, "i32", 0), (2, "i64", 0), (3, "i32", 1), (4, "i64", 1), (8, "i64", 0),
                               (8, "i32", 1))),
@@ -684,6 +697,11 @@ def lengths(case):
         f"outs(%result) {{interleave = {case.interleave} : i64}}")
 
 
+def draft(case):
+    operands = [("lengths", strided("i32", "?")), ("step", "index"), ("result", strided("i32", "?"))]
+    return function(case.name, operands, "shardq.draft_lengths %lengths step(%step) outs(%result)")
+
+
 def shards(case):
     operands = [(n, strided("i32", "?")) for n in ("start", "lens")] + [("rows", "index")]
     operands += [(n, strided("i32", "?")) for n in ("starts", "lengths")]
@@ -787,9 +805,10 @@ def chunk(case):
             "lengths": f"chunk_lengths {case.part} %starts, %lens decodes(%decodes) rows(%rows)",
             "slots": "chunk_slots %slots by(%starts) decodes(%decodes) local(%local)"}[case.op]
     names = ", ".join("%" + name for name in lists)
-    by_part = " {by_part}" if case.by_part else ""
+    flags = ["by_part"] * case.by_part + ["own_decodes"] * case.own
+    attributes = f" {{{', '.join(flags)}}}" if flags else ""
     return mesh(case) + function(
-        case.name, of + outs, f"shardq.{text} {over} outs({names}){by_part}")
+        case.name, of + outs, f"shardq.{text} {over} outs({names}){attributes}")
 
 
 def take(case):
@@ -902,7 +921,8 @@ def main():
     prefix = (sys.argv[1:] or [""])[0]
     for describe, cases in ((attention, ATTENTION), (attention, PACKED_ATTENTION), (indexer, INDEXER), (topk, TOPK),
                             (exchange, EXCHANGE), (group, GROUP), (convert, CONVERT),
-                            (lengths, LENGTHS), (shards, SHARDS), (filter_, FILTER), (filter_, OWN_SLOTS), (merge, MERGE), (rows, ROWS),
+                            (lengths, LENGTHS), (draft, DRAFT), (shards, SHARDS), (filter_, FILTER), (filter_, OWN_SLOTS),
+                            (merge, MERGE), (rows, ROWS),
                             (blocks, BLOCKS), (gathered, GATHERED), (table, TABLES), (view, VIEWS),
                             (token_slots, TOKEN_SLOTS), (full, FULL), (packed, PACKED),
                             (weigh, WEIGH), (sum_, SUM), (chunk, CHUNK), (take, TAKE), (write, WRITE)):

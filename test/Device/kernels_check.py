@@ -971,10 +971,29 @@ class Chunks:
         self.call("shardq_chunk_lengths", starts, requests, decodes, rows, ranks, rank,
                   ctypes.c_int32(self.PARTS[part]), lens, first, lengths, len(own), own)
 
-    def slots(self, starts, decodes, ranks, by_part, local, slots, order, padded):
-        self.call("shardq_chunk_order", starts, max(len(starts) - 1, 0), decodes, len(slots), ranks,
+    def slots(self, starts, decodes, ranks, by_part, local, slots, order, padded, own=False):
+        self.call("shardq_chunk_own_order" if own else "shardq_chunk_order", starts, max(len(starts) - 1, 0), decodes, len(slots), ranks,
                   ctypes.c_int32(by_part), local, ctypes.c_int32(slots.itemsize), slots, len(order),
                   order, padded)
+
+
+def check_told(told, wrong):
+    """Words that threads wrote who found something wrong, all of them in any order."""
+    told, wrong = [int(word) for word in told], wrong or {(-7,) * len(told)}
+    for word, numbers in zip(told, zip(*wrong)):
+        assert word in numbers, f"{told} was told, expected one of {sorted(wrong)[:9]}"
+
+
+def check_starts(record, starts, decodes, rows):
+    """What was told of starts, and of decodes unless they are None, in the words of `record`."""
+    told = [int(word) for word in record.fetch()]
+    starts = [int(s) for s in starts]
+    wrong = {(i, s, before, rows) for i, (before, s) in enumerate(zip([0, *starts], starts))
+             if s < before or s > rows or (i == 0 and s != 0)}
+    check_told(told[:4], wrong)
+    last = starts[-1] if starts else 0
+    expected = [decodes, last] if decodes is not None and not 0 <= decodes <= last else [-7, -7]
+    assert told[4:] == expected, f"{told[4:]} was told of decodes, expected {expected}"
 
 
 def chunk_check(suite, case, make, rank=0, more=0, gap=0):
@@ -998,9 +1017,12 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
             words += [int(s) & (1 << 64) - 1 for s in scalars]
             words += [w for place in places for w in place.words()]
             table = np.full((len(starts) + 2, 3), -1, np.int32)
-            words += [rank, *memref(Buffer(where, table).address, table.shape)]
+            record = Buffer(where, np.full(6, -7, np.int64))
+            words += [record.address] * (case.op == "split") + [rank, *memref(Buffer(where, table).address, table.shape)]
             suite.launch(case.name + "_table", 1, words)
             suite.launch(case.name + "_rows", -(-max(map(len, outs), default=1) // 256), words)
+            if case.op == "split":
+                check_starts(record, starts, decodes, rows)
             return [place.fetch() for place in places]
 
         def compare(names, got, want):
@@ -1042,7 +1064,7 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
             size = min(max(total * case.ranks + more, 0), 4000)
             outs = [array(size), array(size, dtype)]
             want = [out.copy() for out in outs]
-            chunks.slots(starts, decodes, case.ranks, case.by_part, local, slots, *want)
+            chunks.slots(starts, decodes, case.ranks, case.by_part, local, slots, *want, own=case.own)
             compare(["order", "padded"],
                     run([starts], outs, [decodes, local], before=[slots]), want)
         return f"seed {suite.seed}" if make.__name__ == "ragged" else None
@@ -1853,9 +1875,15 @@ def slots_check(suite, case, rows, fewer=0, large=False):
             slots = Buffer(where, np.full(rows, 77, "i4" if case.slot == "i32" else "i8"))
             words = [*Buffer(where, table, [2]).words(), *Buffer(where, req).words(),
                      *Buffer(where, visible[:rows - fewer]).words(), *slots.words()]
-            suite.launch(case.name, rows, words + [rank] * bool(case.ranks))
+            # What the runtime is told of tokens that the table has no place for.
+            record = Buffer(where, np.full(4, -7, np.int64))
+            suite.launch(case.name, rows, words + [rank] * bool(case.ranks) + [record.address])
             wrong = slots.fetch() != want
             assert not wrong.any(), f"{wrong.sum()} slots of rank {rank} are wrong, first {np.argwhere(wrong)[0]}"
+            beyond = mine & (req >= 0) & ((req >= requests) | (l // case.block >= width))
+            beyond[rows - fewer:] = False
+            check_told(record.fetch(), {(int(block), int(request), requests, width)
+                                        for block, request in zip(l[beyond] // case.block, req[beyond])})
 
     return body
 
@@ -2111,6 +2139,19 @@ def lengths_check(suite, case):
     return body
 
 
+def draft_check(suite, case, step, fewer=0):
+    def body(rng):
+        given = np.concatenate([rng.integers(-3, 5000, 700), [0, 1, -1, -(1 << 31), (1 << 31) - 1,
+                                                              (1 << 31) - 3]]).astype(np.int32)
+        result = Buffer(suite.where, np.full(len(given) - fewer, 77, np.int32))
+        words = [*Buffer(suite.where, given).words(), step, *result.words()]
+        suite.launch(case.name, (len(given) + 255) // 256, words)
+        expected = [min(int(n) + step + 1, (1 << 31) - 1) if n > 0 else 0 for n in given[:len(given) - fewer]]
+        assert (result.fetch() == expected).all(), f"step {step}"
+
+    return body
+
+
 def shards_check(suite, case, requests, rows=None, missing=0):
     """`missing` requests that the lengths lack."""
 
@@ -2126,7 +2167,9 @@ def shards_check(suite, case, requests, rows=None, missing=0):
             lengths = Buffer(suite.where, np.full(requests, 77, np.int32))
             words = [*Buffer(suite.where, start.astype(np.int32)).words(),
                      *Buffer(suite.where, given).words(), own, *starts.words(), *lengths.words(), rank]
-            suite.launch(case.name, (requests + 256) // 256, words)
+            record = Buffer(suite.where, np.full(6, -7, np.int64))
+            suite.launch(case.name, (requests + 256) // 256, [*words, record.address])
+            check_starts(record, start, None, min(own, (1 << 31) - 1) * case.ranks)
             held = np.clip(start, first, end) - first
             assert (starts.fetch() == held).all(), f"starts of rank {rank}"
             seen = np.maximum(lens - np.maximum(start[1:] - end, 0), 0)
@@ -2602,6 +2645,10 @@ def main():
     convert_checks(suite)
     for case in cases.LENGTHS:
         suite.check(f"{case.name}: any length", lengths_check(suite, case))
+    for case in cases.DRAFT:
+        for step in (0, 3, (1 << 31) - 1, (1 << 63) - 1):
+            suite.check(f"{case.name}: step {step}", draft_check(suite, case, step))
+        suite.check(f"{case.name}: fewer results", draft_check(suite, case, 2, fewer=9))
     shards_checks(suite)
     filter_checks(suite)
     own_slots_checks(suite)

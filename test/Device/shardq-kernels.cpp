@@ -99,13 +99,32 @@ static void defineLibrary(gpu::GPUModuleOp kernels) {
     function.setAlwaysInline(true);
     Block *block = function.addEntryBlock(b);
     b.setInsertionPointToStart(block);
-    LLVM::ReturnOp::create(b, loc, body(block->getArguments()));
+    Value value = body(block->getArguments());
+    LLVM::ReturnOp::create(b, loc, value ? ValueRange(value) : ValueRange());
   };
   auto yes = [&](ValueRange) -> Value {
     return LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(1));
   };
   define("shardq_device_ok", i32, {pointer}, yes);
   define("shardq_device_admit", i32, {pointer, i32, i32, i64, i64}, yes);
+  // Those that record an error leave its numbers in the context's words.
+  auto record = [&](StringRef name, int32_t first, int32_t count) {
+    SmallVector<Type> types{pointer};
+    types.append(count, i64);
+    define(name, LLVM::LLVMVoidType::get(context), types,
+           [&](ValueRange args) -> Value {
+             for (int32_t i = 0; i < count; ++i) {
+               Value at =
+                   LLVM::GEPOp::create(b, loc, pointer, i64, args[0],
+                                       ArrayRef<LLVM::GEPArg>{first + i});
+               LLVM::StoreOp::create(b, loc, args[1 + i], at);
+             }
+             return {};
+           });
+  };
+  record("shardq_device_beyond_table", 0, 4);
+  record("shardq_device_wrong_start", 0, 4);
+  record("shardq_device_wrong_decodes", 4, 2);
   define("shardq_device_peer", pointer, {pointer, pointer, i64},
          [&](ValueRange args) -> Value {
            auto word = [&](int32_t index) {
@@ -231,6 +250,8 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
 /// Two kernels, with this rank and the table of requests behind the operands.
 LogicalResult KernelWriter::writeChunks(StringRef name, Operation *op) {
   SmallVector<Type> types(op->getOperandTypes());
+  if (isa<ChunkSplitOp>(op))
+    types.push_back(IndexType::get(context)); // the device context
   types.push_back(IndexType::get(context));
   types.push_back(MemRefType::get({ShapedType::kDynamic, 3},
                                   IntegerType::get(context, 32)));
@@ -295,9 +316,12 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     return writeKernel(
         name, types, getRowShape(op),
         [&](KernelBuilder &b, ValueRange args) { emitRowKernel(b, op, args); });
-  if (isa<LocalLengthsOp, ShardLengthsOp, FilterIndicesOp, MergeLseOp>(op)) {
-    if (!isa<MergeLseOp>(op))
+  if (isa<LocalLengthsOp, DraftLengthsOp, ShardLengthsOp, FilterIndicesOp,
+          MergeLseOp>(op)) {
+    if (!isa<MergeLseOp, DraftLengthsOp>(op))
       types.push_back(index);
+    if (isa<ShardLengthsOp>(op))
+      types.push_back(index); // the device context
     return writeKernel(name, types, getContextShape(op),
                        [&](KernelBuilder &b, ValueRange args) {
                          emitContextKernel(b, op, args);
@@ -314,8 +338,11 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
   if (isa<ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp>(op))
     return writeChunks(name, op);
   if (isViewOp(op)) {
-    if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
-      types.push_back(index);
+    if (auto slots = dyn_cast<TokenSlotsOp>(op)) {
+      if (slots.getMeshAttr())
+        types.push_back(index);
+      types.push_back(index); // the device context
+    }
     return writeKernel(name, types, getViewShape(op),
                        [&](KernelBuilder &b, ValueRange args) {
                          emitViewKernel(b, op, args);

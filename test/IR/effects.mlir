@@ -78,6 +78,7 @@ func.func @context(%q: tensor<?x2x8xf32>, %p: tensor<?x6x8xf32>, %l: tensor<?x6x
   // CHECK-COUNT-2: shardq.reduce_heads
   // SIMPLE-NOT: shardq.filter_indices
   // SIMPLE-NOT: shardq.local_lengths
+  // SIMPLE-NOT: shardq.draft_lengths
   // SIMPLE-NOT: shardq.weigh_partial
   %0 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
   %1 = shardq.gather_query(%q) over @ranks "tp" : (tensor<?x2x8xf32>) -> tensor<?x6x8xf32>
@@ -90,6 +91,8 @@ func.func @context(%q: tensor<?x2x8xf32>, %p: tensor<?x6x8xf32>, %l: tensor<?x6x
   %10 = shardq.weigh_partial %p lses(%l) over @ranks "tp" : (tensor<?x6x8xf32>, tensor<?x6xf32>) -> tensor<?x6x8xf32>
   %4 = shardq.filter_indices %i over @ranks "tp" {interleave = 4 : i64} : (tensor<?x4xi32>) -> tensor<?x4xi32>
   %5 = shardq.local_lengths %n over @ranks "tp" {interleave = 4 : i64} : (tensor<?xi32>) -> tensor<?xi32>
+  %c2 = arith.constant 2 : index
+  %11 = shardq.draft_lengths %n step(%c2) : (tensor<?xi32>, index) -> tensor<?xi32>
   // CHECK: return
   return
 }

@@ -77,6 +77,42 @@ func.func @f(%x: memref<?xi32>) {
 // -----
 
 //===----------------------------------------------------------------------===//
+// draft_lengths
+//===----------------------------------------------------------------------===//
+
+func.func @f(%x: tensor<3xi32>, %step: index) {
+  // expected-error @+1 {{'result' has 4 entries, expected 3 as 'lengths'}}
+  %0 = shardq.draft_lengths %x step(%step) : (tensor<3xi32>, index) -> tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?xi64>, %step: index) {
+  // expected-error @+1 {{operand #0 must be}}
+  %0 = shardq.draft_lengths %x step(%step) : (tensor<?xi64>, index) -> tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?xi32>, %step: index) {
+  // expected-error @+1 {{operand #0 is 'memref<?xi32>', expected a tensor: the op has results}}
+  %0 = shardq.draft_lengths %x step(%step) : (memref<?xi32>, index) -> tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<?xi32>, %step: index) {
+  // expected-error @+1 {{has 0 results and 'outs', expects 1}}
+  shardq.draft_lengths %x step(%step) : (memref<?xi32>, index) -> ()
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
 // filter_indices
 //===----------------------------------------------------------------------===//
 
@@ -114,7 +150,7 @@ func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
 // A run of tokens must not straddle two blocks.
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
-  // expected-error @+1 {{block_size is 64, expected a multiple of interleave, 48}}
+  // expected-error @+1 {{block_size is 64 and interleave 48, expected one to be a multiple of the other}}
   %0 = shardq.filter_indices %i table(%t) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 48 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
   return
@@ -124,8 +160,8 @@ func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
-  // expected-error @+1 {{block_size is 64, expected a multiple of interleave, 128}}
-  %0 = shardq.filter_indices %i table(%t) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 128 : i64}
+  // expected-error @+1 {{block_size is 64 and interleave 96, expected one to be a multiple of the other}}
+  %0 = shardq.filter_indices %i table(%t) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 96 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
   return
 }

@@ -154,7 +154,7 @@ func.func @f(%t: tensor<?x?xi32>, %r: tensor<?xi32>, %v: tensor<?xi32>) {
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 func.func @f(%t: tensor<?x?xi32>, %r: tensor<?xi32>, %v: tensor<?xi32>) {
-  // expected-error @+1 {{block_size is 64, expected a multiple of interleave, 48}}
+  // expected-error @+1 {{block_size is 64 and interleave 48, expected one to be a multiple of the other}}
   %0 = shardq.token_slots table(%t) rows(%r, %v) over @ranks "dcp" {block_size = 64 : i64, interleave = 48 : i64} : (tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?xi64>
   return
 }

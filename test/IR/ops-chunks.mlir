@@ -28,6 +28,9 @@ func.func @chunks(%q: tensor<?xi32>, %s: tensor<?xi32>, %at: tensor<?xi64>, %n: 
   // CHECK: shardq.chunk_slots %{{.*}} over @ranks "pcp" outs(%{{.*}}, %{{.*}}) {by_part}
   shardq.chunk_slots %atb by(%qb) decodes(%n) local(%n) over @ranks "pcp" outs(%o, %o) {by_part}
       : (memref<?xi32>, memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()
+  // CHECK: shardq.chunk_slots %{{.*}} over @ranks "pcp" {by_part, own_decodes} :
+  %6:2 = shardq.chunk_slots %at by(%q) decodes(%n) local(%n) over @ranks "pcp" {by_part, own_decodes}
+      : (tensor<?xi64>, tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi64>)
   return %0, %1, %2 : index, index, index
 }
 

@@ -16,6 +16,15 @@ func.func @local_lengths(%n: tensor<?xi32>, %b: memref<3xi32>, %out: memref<?xi3
   return
 }
 
+// CHECK-LABEL: func @draft_lengths
+func.func @draft_lengths(%n: tensor<?xi32>, %b: memref<3xi32>, %out: memref<?xi32>, %step: index) {
+  // CHECK: shardq.draft_lengths %{{.*}} step(%{{.*}}) : (tensor<?xi32>, index) -> tensor<?xi32>
+  %0 = shardq.draft_lengths %n step(%step) : (tensor<?xi32>, index) -> tensor<?xi32>
+  // CHECK: shardq.draft_lengths %{{.*}} step(%{{.*}}) outs(%{{.*}}) : (memref<3xi32>, index, memref<?xi32>) -> ()
+  shardq.draft_lengths %b step(%step) outs(%out) : (memref<3xi32>, index, memref<?xi32>) -> ()
+  return
+}
+
 // CHECK-LABEL: func @filter_indices
 func.func @filter_indices(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>, %ib: memref<?x8xi32>,
                           %tb: memref<?x?xi32>, %rb: memref<?xi32>, %s: memref<?x8xi64>, %c: memref<?xi32>) {

@@ -55,7 +55,8 @@ class Program:
         # A count of positions that may stand anywhere says nothing of columns.
         self.counts &= self.source != "topk"
         self.dcp = rng.choice([n for n in range(1, self.ranks + 1) if self.ranks % n == 0])
-        self.interleave = rng.choice([n for n in range(1, self.block + 1) if self.block % n == 0])
+        self.interleave = rng.choice([n for n in range(1, 4 * self.block + 1)
+                                      if self.block % n == 0 or n % self.block == 0])
         if rng.random() < 0.3:
             self.padded = self.heads * self.dcp + rng.choice([0, 1, 8])
 

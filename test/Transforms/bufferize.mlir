@@ -114,6 +114,17 @@ func.func @context(%q: tensor<?x2x8xf32>, %l: tensor<?x6xf32>, %i: tensor<?x4xi3
   return %1, %2, %3, %4 : tensor<?x2x8xf32>, tensor<?x2xf32>, tensor<?x4xi64>, tensor<?xi32>
 }
 
+// Lengths of a draft step are a buffer of their own, even where nobody reads the old ones any more.
+// CHECK-LABEL: func @draft
+// CHECK-SAME: %[[N:[a-z0-9]+]]: memref<?xi32>, %[[STEP:[a-z0-9]+]]: index
+func.func @draft(%n: tensor<?xi32>, %step: index) -> tensor<?xi32> {
+  // CHECK: %[[OUT:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<?xi32>
+  // CHECK: shardq.draft_lengths %[[N]] step(%[[STEP]]) outs(%[[OUT]]) : (memref<?xi32>, index, memref<?xi32>) -> ()
+  %0 = shardq.draft_lengths %n step(%step) : (tensor<?xi32>, index) -> tensor<?xi32>
+  // CHECK: return %[[OUT]]
+  return %0 : tensor<?xi32>
+}
+
 // Gathered rows, as many as the blocks of all ranks hold, are read where peers write them.
 // CHECK-LABEL: func @gather
 // CHECK-SAME: %[[KV:[a-z0-9]+]]: memref<?x8xf32>, %[[TABLE:[a-z0-9]+]]: memref<?x?xi32>, %[[N:[a-z0-9]+]]: memref<?xi32>

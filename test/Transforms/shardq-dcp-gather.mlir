@@ -1,7 +1,7 @@
 // Steps with prefill: keys are gathered, while the indexer runs.
 //
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefixes=CHECK,GATHER
-// RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false null-block=0" | FileCheck %s --check-prefixes=CHECK,GATE
+// RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false null-block=-1" | FileCheck %s --check-prefixes=CHECK,GATE
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" --shard-q-tokens="remarks=false min-tokens=0" | FileCheck %s --check-prefix=TOKENS
 // RUN: shardq-opt %s --split-input-file --shardq-dcp --verify-diagnostics
 //
@@ -20,7 +20,7 @@
 // CHECK-SAME: %[[NOPE:[a-z0-9]+]]: tensor<?x16x512xbf16>, %[[ROPE:[a-z0-9]+]]: tensor<?x16x64xbf16>, %[[OLD:[a-z0-9]+]]: tensor<?x576xbf16>,
 // CHECK-SAME: %[[START:[a-z0-9]+]]: tensor<?xi32>, %[[LENS:[a-z0-9]+]]: tensor<?xi32>, %[[TABLE:[a-z0-9]+]]: tensor<?x?xi32>
 // CHECK: %[[STEP:.*]]:2 = shardq.expand_rows
-// GATHER: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %[[TABLE]] lengths(%[[LENS]]) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64, null_block = -1 : i32}
+// GATHER: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %[[TABLE]] lengths(%[[LENS]]) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} :
 // GATHER: %[[KV:.*]] = call @write(%[[OLD]])
 // GATHER-NEXT: %[[HANDLE:.*]] = shardq.gather_kv_start(%[[KV]]) blocks(%[[BLOCKS]]#0, %[[BLOCKS]]#2) over @ranks "dcp" {block_size = 64 : i64, block_stride_rows = 70 : i64}
 // GATHER: %[[TOPK:.*]] = shardq.topk
@@ -29,7 +29,7 @@
 // GATHER-NEXT: %[[ALL:.*]] = shardq.gather_kv_finish %[[HANDLE]] : (!shardq.kv_gather) -> tensor<?x576xbf16>
 // GATHER-NEXT: %[[OUT:.*]] = shardq.sparse_mla q(%[[NOPE]], %[[ROPE]]) kv(%[[ALL]]) slots(%[[SLOTS]]) rows(%[[STEP]]#0) {scale = 5.000000e-01 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
 //
-// GATE: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %[[TABLE]] lengths(%[[LENS]]) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64}
+// GATE: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %[[TABLE]] lengths(%[[LENS]]) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64, null_block = -1 : i32}
 // GATE: %[[DECODES:.*]] = shardq.count_decode_rows %[[START]] {speculative_tokens = 1 : i64}
 // GATE: %[[GATE:.*]] = shardq.gather_gate %[[START]] blocks(%[[BLOCKS]]#2) decodes(%[[DECODES]]) over @ranks "dcp" {block_size = 64 : i64}
 // GATE: %[[KV:.*]] = call @write(%[[OLD]])

@@ -55,7 +55,7 @@ func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %topk: tensor<?x8xi32>
   // expected-note @+1 {{the block size is given here}}
   %s = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64}
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
-  // expected-error @+1 {{'shardq.sparse_mla' op cannot attend own keys alone: its cache blocks have 8 rows, expected a multiple of the interleave, 3}}
+  // expected-error @+1 {{'shardq.sparse_mla' op cannot attend own keys alone: its cache blocks have 8 rows and the interleave is 3, expected one to be a multiple of the other}}
   %out = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<3> ["dcp"]>}
       : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi32>) -> tensor<?x2x4xf32>
   return %out : tensor<?x2x4xf32>

@@ -43,6 +43,35 @@ func.func @f(%a: memref<?x8xbf16>, %b: memref<?x4xbf16>, %blocks: memref<?xi32>,
 
 // -----
 
+// Where runs of the interleave are several blocks, a request's last one may be a whole run: ceil(1000 / (2*4)) + 7*4 =
+// 153 blocks; and never more than all of the step, ceil(1000 / 8) + 7 = 132 of 8 rows.
+// CHECK-LABEL: shardq.plan
+// CHECK: func @runs
+// CHECK: shardq.gather_gate {{.*}} {block_size = 4 : i64, max_blocks = 153 : i64}
+// CHECK: shardq.gather_gate {{.*}} {block_size = 8 : i64, max_blocks = 132 : i64}
+// CHECK: shardq.push gather_rows({{.*}} {block_size = 4 : i64, capacity = 1224 : i64}
+shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
+func.func @runs(%kv: memref<?x8xbf16>, %table: memref<?x?xi32>, %lens: memref<?xi32>, %blocks: memref<?xi32>,
+                %inverse: memref<?x?xi32>, %count: memref<1xi32>, %n: index, %start: memref<?xi32>) -> (i1, i1) {
+  shardq.gather_blocks %table lengths(%lens) over @ranks "dcp" outs(%blocks, %inverse, %count)
+      {block_size = 4 : i64, interleave = 16 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  shardq.gather_blocks %table lengths(%lens) over @ranks "dcp" outs(%blocks, %inverse, %count)
+      {block_size = 8 : i64, interleave = 2147483640 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  %0 = shardq.gather_gate %start blocks(%count) decodes(%n) over @ranks "dcp" {block_size = 4 : i64} : memref<?xi32>, memref<1xi32>
+  %1 = shardq.gather_gate %start blocks(%count) decodes(%n) over @ranks "dcp" {block_size = 8 : i64} : memref<?xi32>, memref<1xi32>
+  %h = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "dcp" {block_size = 4 : i64}
+      : (memref<?x8xbf16>, memref<?xi32>, memref<1xi32>) -> !shardq.kv_gather
+  %all = memref.alloc(%n) : memref<?x8xbf16, #shardq.symmetric<@ranks>>
+  %read = memref.memory_space_cast %all : memref<?x8xbf16, #shardq.symmetric<@ranks>> to memref<?x8xbf16>
+  shardq.gather_kv_finish %h outs(%all) : (!shardq.kv_gather, memref<?x8xbf16, #shardq.symmetric<@ranks>>) -> ()
+  "test.use"(%read) : (memref<?x8xbf16>) -> ()
+  return %0, %1 : i1, i1
+}
+
+// -----
+
 // An exchange behind the finish acknowledges the gather, and a gather that stands
 // between two of its exchanges acknowledges those.
 // CHECK-LABEL: shardq.plan

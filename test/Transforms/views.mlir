@@ -20,7 +20,7 @@
 shardq.mesh @ranks ["pcp" = 2, "tp" = 4, "dcp" = 2 in "tp"]
 
 // CHECK-LABEL: func @step
-// FULL: shardq.gather_blocks {{.*}} {block_size = 64 : i64, full, interleave = 64 : i64, null_block = -1 : i32}
+// FULL: shardq.gather_blocks {{.*}} {block_size = 64 : i64, full, interleave = 64 : i64}
 // CHECK: %[[VIEW:.*]] = shardq.replicated_table %{{.*}} lengths(%{{.*}}) over @ranks "dcp" : ({{.*}}) -> tensor<?x?xi32, #shardq.view<replicated>>
 // CHECK: shardq.token_slots table(%[[VIEW]])
 //

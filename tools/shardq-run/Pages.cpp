@@ -23,12 +23,16 @@ int64_t Pages::countWidth(const Step &step, int64_t blockSize) {
 Pages Pages::shuffled(const Step &step, int64_t blockSize, int64_t numBlocks,
                       int64_t width, Random &random) {
   Pages pages{blockSize, numBlocks, width, {}};
-  std::vector<int32_t> blocks(numBlocks);
-  std::iota(blocks.begin(), blocks.end(), 0);
+  int64_t needed = countBlocks(step, blockSize);
+  // Block 0 may stand for none, and is left free where there is room.
+  int32_t first = needed < numBlocks ? 1 : 0;
+  std::vector<int32_t> blocks(numBlocks - first);
+  std::iota(blocks.begin(), blocks.end(), first);
   random.shuffle(blocks);
   // Where all blocks are used there is no stranger to name, and -1 does.
-  int32_t stranger =
-      countBlocks(step, blockSize) < numBlocks ? blocks.back() : -1;
+  int32_t stranger = needed < int64_t(blocks.size()) ? blocks.back()
+                     : first                         ? 0
+                                                     : -1;
   pages.table.assign(step.getNumRequests() * width, stranger);
   auto next = blocks.begin();
   for (int64_t r = 0; r < step.getNumRequests(); ++r) {

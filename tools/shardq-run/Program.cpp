@@ -61,6 +61,9 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_rt_ok);
   ADD(shardq_rt_tap);
   ADD(shardq_rt_tap_counted);
+  ADD(shardq_rt_expect);
+  ADD(shardq_rt_beyond_table);
+  ADD(shardq_rt_check_starts);
   ADD(shardq_rt_device);
   ADD(shardq_rt_multiprocessors);
   ADD(shardq_rt_alloc);
@@ -80,6 +83,7 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_chunk_lengths);
   ADD(shardq_shard_lengths);
   ADD(shardq_chunk_order);
+  ADD(shardq_chunk_own_order);
 #undef ADD
   return symbols;
 }

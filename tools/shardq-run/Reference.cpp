@@ -54,6 +54,7 @@ private:
   llvm::Error evaluate(Operation *op, Values &values);
   llvm::Error evaluate(ExpandRowsOp op, Values &values);
   llvm::Error evaluate(ShardLengthsOp op, Values &values);
+  llvm::Error evaluate(DraftLengthsOp op, Values &values);
   llvm::Error evaluate(IndexerOp op, Values &values);
   llvm::Error evaluate(TopKOp op, Values &values);
   llvm::Error evaluate(ConvertIndicesOp op, Values &values);
@@ -355,6 +356,26 @@ void Evaluator::checkSelection(int64_t row, ArrayRef<int32_t> chosen,
 llvm::Error Evaluator::evaluate(ShardLengthsOp op, Values &values) {
   values[op->getResult(0)] = ReferenceValue(values[op.getQueryStart()]);
   values[op->getResult(1)] = ReferenceValue(values[op.getSeqLens()]);
+  return llvm::Error::success();
+}
+
+llvm::Error Evaluator::evaluate(DraftLengthsOp op, Values &values) {
+  const Array given = values[op.getLengths()].array;
+  int64_t step = values[op.getStep()].array.getInt(0);
+  llvm::Expected<Array> lengths =
+      allocateArray(Element::I32, {given.getNumRows()}, "draft lengths");
+  if (!lengths)
+    return lengths.takeError();
+  for (int64_t i = 0; i < given.getNumRows(); ++i) {
+    // Tokens that there were, the drafted ones, and the one that is drafted.
+    double tokens = double(given.getInt(i)) + double(step) + 1;
+    bool isAbsent = given.getInt(i) <= 0;
+    lengths->setInt(i, isAbsent
+                           ? 0
+                           : int64_t(std::min<double>(
+                                 tokens, std::numeric_limits<int>::max())));
+  }
+  values[op->getResult(0)].array = *lengths;
   return llvm::Error::success();
 }
 
@@ -961,11 +982,11 @@ llvm::Error Evaluator::checkTap(TapOp op, Values &values) {
 
 llvm::Error Evaluator::evaluate(Operation *op, Values &values) {
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
-      .Case<ExpandRowsOp, ShardLengthsOp, IndexerOp, TopKOp, ConvertIndicesOp,
-            SparseMlaOp, TakeRowsOp, WriteRowsOp, ReplicatedTableOp,
-            TokenSlotsOp, UnpackRowsOp, PackRowsOp, CountDecodeRowsOp,
-            tensor::ExtractSliceOp, tensor::DimOp, arith::ConstantOp>(
-          [&](auto op) { return evaluate(op, values); })
+      .Case<ExpandRowsOp, ShardLengthsOp, DraftLengthsOp, IndexerOp, TopKOp,
+            ConvertIndicesOp, SparseMlaOp, TakeRowsOp, WriteRowsOp,
+            ReplicatedTableOp, TokenSlotsOp, UnpackRowsOp, PackRowsOp,
+            CountDecodeRowsOp, tensor::ExtractSliceOp, tensor::DimOp,
+            arith::ConstantOp>([&](auto op) { return evaluate(op, values); })
       .Case<TapOp>([&](auto op) { return checkTap(op, values); })
       .Case<tensor::CastOp>([&](auto op) { return evaluateCast(op, values); })
       .Case<tensor::EmptyOp>([&](tensor::EmptyOp op) -> llvm::Error {

@@ -340,7 +340,7 @@ public:
             setPages(op, op.getCache(), tokens.getTable(),
                      tokens.getBlockSize(), tokens.getBlockStride());
         })
-        .Case<ReplicatedTableOp>(
+        .Case<ReplicatedTableOp, DraftLengthsOp>(
             [&](auto op) { set(op.getLengths(), Role::SeqLens); })
         .Case<TokenSlotsOp>([&](auto op) {
           setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());

@@ -3,6 +3,7 @@
 #include "Ranks.h"
 
 #include <gtest/gtest.h>
+#include <vector>
 
 using namespace shardq::test;
 
@@ -51,6 +52,87 @@ TEST(EntryPoint, UnknownChannel) {
   });
   EXPECT_EQ(result.status, SHARDQ_INVALID);
   EXPECT_STREQ(result.message, "rank 0: channel 9 is not one of the plan's 2");
+}
+
+TEST(EntryPoint, SizesThatDisagree) {
+  RankResult result = alone([](shardq_context *context) {
+    shardq_rt_expect(context, "rows of 'req'", 4, 4);
+    EXPECT_EQ(shardq_rt_ok(context), 1);
+    shardq_rt_expect(context, "rows of 'req'", 5, 4);
+    shardq_rt_expect(context, "rows of 'slots'", 6, 4);
+    shardq_error error{};
+    error.struct_size = sizeof(error);
+    EXPECT_EQ(shardq_context_error(context, &error), SHARDQ_INVALID);
+    EXPECT_EQ(error.found, 5);
+    EXPECT_EQ(error.expected, 4);
+  });
+  EXPECT_EQ(result.status, SHARDQ_INVALID);
+  EXPECT_STREQ(result.message, "rank 0: sizes disagree, 5 where 4 is expected: "
+                               "rows of 'req'");
+  result = alone([](shardq_context *context) {
+    shardq_rt_expect(context, nullptr, 0, 1);
+  });
+  EXPECT_STREQ(result.message, "rank 0: sizes disagree, 0 where 1 is expected");
+}
+
+TEST(EntryPoint, TokensBeyondTheTable) {
+  RankResult result = alone([](shardq_context *context) {
+    shardq_rt_beyond_table(context, 9, 3, 4, 8);
+  });
+  EXPECT_EQ(result.status, SHARDQ_INVALID);
+  EXPECT_STREQ(result.message,
+               "rank 0: a token of request 3 is to be written to block 9, and "
+               "its block table has 8");
+  result = alone([](shardq_context *context) {
+    shardq_rt_beyond_table(context, 2, 4, 4, 8);
+  });
+  EXPECT_STREQ(result.message,
+               "rank 0: a token of request 4 is to be written to block 2, and "
+               "the block table has 4 requests");
+}
+
+TEST(EntryPoint, StartsThatAddUp) {
+  alone([](shardq_context *context) {
+    auto check = [&](const std::vector<int32_t> &starts, int64_t decodes,
+                     int64_t rows) {
+      shardq_rt_check_starts(context, starts.data(),
+                             static_cast<int64_t>(starts.size()), decodes,
+                             rows);
+      EXPECT_EQ(shardq_rt_ok(context), 1);
+    };
+    check({}, 0, 0);
+    check({0}, 0, 0);
+    check({0, 3, 9}, 9, 9);
+    // Padding of requests and of rows.
+    check({0, 3, 9, 9, 9}, 3, 12);
+    shardq_rt_check_starts(context, nullptr, 5, 0, 0);
+    EXPECT_EQ(shardq_rt_ok(context), 1);
+  });
+}
+
+TEST(EntryPoint, StartsThatDoNotAddUp) {
+  auto check = [](const std::vector<int32_t> &starts, int64_t decodes,
+                  int64_t rows, const char *message) {
+    RankResult result = alone([&](shardq_context *context) {
+      shardq_rt_check_starts(context, starts.data(),
+                             static_cast<int64_t>(starts.size()), decodes,
+                             rows);
+    });
+    EXPECT_EQ(result.status, SHARDQ_INVALID);
+    EXPECT_STREQ(result.message, message);
+  };
+  check({1, 4}, 0, 9, "rank 0: the step's first query start is 1, expected 0");
+  check({0, 7, 4}, 0, 9,
+        "rank 0: query start 2 of the step is 4, below the one in front of it, "
+        "7");
+  check({0, 7, 10}, 0, 9,
+        "rank 0: query start 2 of the step is 10, beyond its 9 rows");
+  check({0, 7}, 8, 9,
+        "rank 0: the step has 8 decode rows, expected 0 to its 7 tokens");
+  check({0, 7}, -1, 9,
+        "rank 0: the step has -1 decode rows, expected 0 to its 7 tokens");
+  check({}, 1, 9,
+        "rank 0: the step has 1 decode rows, expected 0 to its 0 tokens");
 }
 
 TEST(EntryPoint, UnknownPeer) {

@@ -78,6 +78,16 @@ struct Batch {
         static_cast<int64_t>(order.size()), order.data(), padded.data());
     return {order, padded};
   }
+  /// The same with the rows of all decodes together.
+  std::pair<Ints, Slots> ownOrder(bool byPart, const Slots &slots) const {
+    Ints order(local() * ranks);
+    Slots padded(order.size());
+    shardq_chunk_own_order(
+        starts.data(), requests, decodes, static_cast<int64_t>(slots.size()),
+        ranks, byPart, local(), sizeof(int64_t), slots.data(),
+        static_cast<int64_t>(order.size()), order.data(), padded.data());
+    return {order, padded};
+  }
   struct Parts {
     Ints head, tail, full;
   };
@@ -114,6 +124,33 @@ TEST(Chunks, GoldenRowsOfFourRanks) {
       {0, 1, 14, 15}, {2, 3, 12, 13}, {4, 5, 10, 11}, {6, 7, 8, 9}};
   for (int64_t rank = 0; rank != 4; ++rank)
     EXPECT_EQ(batch.rows(rank).second, expected[rank]);
+}
+
+TEST(Chunks, DecodesOfAllRequestsTogether) {
+  // Slots of the step's rows, and those of a padded map, of whose entries every
+  // P-th is a token's.
+  Batch two({2, 1}, {}, 2);
+  EXPECT_EQ(two.ownOrder(false, {10, 30, 50}),
+            std::pair(Ints{0, 1, 2, 3, 4, 5}, Slots{10, 30, 50, -1, -1, -1}));
+  Slots map{10, 20, 30, 40, 50, 60};
+  shardq_chunk_own_decode_slots(two.starts.data(), 2, 3, 2, map.data());
+  EXPECT_EQ(map, (Slots{10, 30, 50, -1, -1, -1}));
+  Batch three({3, 1}, {}, 3);
+  map = {7, -1, -1, 8, -1, -1, 9, -1, -1, 42, -1, -1};
+  shardq_chunk_own_decode_slots(three.starts.data(), 2, 4, 3, map.data());
+  EXPECT_EQ(map, (Slots{7, 8, 9, 42, -1, -1, -1, -1, -1, -1, -1, -1}));
+  // Prefill requests stand where they stand without it.
+  Batch mixed({2, 1}, {5}, 2);
+  for (bool byPart : {false, true}) {
+    Slots slots{10, 30, 50, 1, 2, 3, 4, 5};
+    auto [order, padded] = mixed.ownOrder(byPart, slots);
+    EXPECT_EQ(padded,
+              (Slots{10, 30, 50, -1, -1, -1, 1, 2, 3, 4, 5, -1, -1, -1}));
+    EXPECT_EQ(Ints(order.begin(), order.begin() + 6), (Ints{0, 1, 2, 7, 8, 9}));
+    Ints others = mixed.order(byPart, mixed.local(), slots).first;
+    EXPECT_EQ(Ints(order.begin() + 6, order.end()),
+              Ints(others.begin() + 6, others.end()));
+  }
 }
 
 TEST(Chunks, GoldenParts) {

@@ -1,7 +1,8 @@
 //===- ShardQCarrierOps.td - Host code of targets ----------*- tablegen -*-===//
 //
 // What only the host code of a target has, apart from the ops that every level
-// knows: how exchanges are carried, what runs beside what, and checks of sizes.
+// knows: how exchanges are carried, what runs beside what, and checks of what a
+// call is given.
 //
 //===----------------------------------------------------------------------===//
 
@@ -149,6 +150,49 @@ def ShardQ_ExpectOp : ShardQ_Op<"expect"> {
   }];
   let arguments = (ins StrAttr:$what, Index:$found, Index:$expected);
   let assemblyFormat = "$what $found `equals` $expected attr-dict";
+}
+
+def ShardQ_BeyondTableOp : ShardQ_Op<"beyond_table"> {
+  let summary = "an error of the runtime: a token to write is outside its table";
+  let description = [{
+    Records that the token of a row belongs to block `block` of request `request`, in a table of `requests` requests
+    with `width` blocks each, as an error of this rank that the call returns. Nothing stops.
+
+    ```mlir
+    func.func @token(%request: index, %block: index, %requests: index, %width: index) {
+      shardq.beyond_table block %block of %request in %requests, %width
+      return
+    }
+    ```
+
+    **Constraints:**
+    - none
+  }];
+  let arguments = (ins Index:$block, Index:$request, Index:$requests, Index:$width);
+  let assemblyFormat = "`block` $block `of` $request `in` $requests `,` $width attr-dict";
+}
+
+def ShardQ_CheckStartsOp : ShardQ_Op<"check_starts"> {
+  let summary = "an error of the runtime unless the starts of a step add up";
+  let description = [{
+    Records an error of this rank, which the call returns, unless `query_start` ascends from 0 and ends at `rows` or before,
+    and `decodes` is from 0 up to where it ends. Equal starts are requests without rows, as graphs are padded with; rows
+    behind the last start are padding. Nothing stops.
+
+    ```mlir
+    func.func @step(%query_start: memref<?xi32>, %decodes: index, %rows: index) {
+      shardq.check_starts %query_start decodes(%decodes) rows(%rows) : memref<?xi32>
+      return
+    }
+    ```
+
+    **Constraints:**
+    - none
+  }];
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$query_start, Index:$decodes, Index:$rows);
+  let assemblyFormat = [{
+    $query_start `decodes` `(` $decodes `)` `rows` `(` $rows `)` attr-dict `:` type($query_start)
+  }];
 }
 
 #endif // SHARDQ_IR_SHARDQCARRIEROPS

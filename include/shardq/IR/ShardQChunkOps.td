@@ -54,8 +54,9 @@ def ShardQ_ChunkSplitOp : ShardQ_TwoFormOp<"chunk_split", ShardQ_OnAxis> {
       (`gather_rows`): of decode requests rank 0's copies; -1 for rows of no request
 
     So `take_rows %all[%restore]`, with `%all` the gathered rows of what was computed on `take_rows %x[%mine]`,
-    has the rows of the step again. Starts are taken to ascend, and not beyond `rows`. With a result of
-    another size, rows behind it are not there.
+    has the rows of the step again. With a result of another size, rows behind it are not there. Starts that do
+    not ascend from 0 or end beyond `rows`, and `decodes` below 0 or beyond the last start, are an error of the
+    runtime; a request then begins where the ones before it end at the earliest.
 
     ```mlir
     shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
@@ -136,6 +137,10 @@ def ShardQ_ChunkSlotsOp : ShardQ_TwoFormOp<"chunk_slots", ShardQ_OnAxis> {
 
     With `own_decodes` the rows of all decodes stand together in front, rank 0's copies first, and then those of the other
     ranks. This is the order for a writer that runs before the gather and finds the slots of its own decode rows in front.
+
+    ```
+      decodes of 2 and 1 tokens with slots 10 30 50, P = 2     padded  10 30 -1 -1 50 -1    own_decodes  10 30 50 -1 -1 -1
+    ```
 
     So each token is written once, as by the step that is not split:
     `write_rows (take_rows %gathered[%order]) at(%padded)`. With `by_part` the local rows are those of a `chunk_split`

@@ -77,7 +77,8 @@ def ShardQ_ShardLengthsOp : ShardQ_TwoFormOp<"shard_lengths", ShardQ_OnAxis> {
       below 0; 0 where the request has none of the rows
 
     `expand_rows` of the results has request and visible length of each row, since its mask is aligned to the
-    right. Starts are taken to ascend from 0; rows behind the last belong to no request.
+    right. Rows behind the last start belong to no request. Starts that do not ascend from 0, or end beyond the rows of
+    all ranks, are an error of the runtime; results are then held inside the rank's rows.
 
     ```
       starts 0 3 5, lengths 3 5, two ranks of 3 rows: rank 0  0 3 3, 3 0    rank 1  0 0 2, 0 5

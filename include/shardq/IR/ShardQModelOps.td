@@ -54,7 +54,8 @@ def ShardQ_ExpandRowsOp : ShardQ_TwoFormOp<"expand_rows"> {
     `r` and visible length
     `seq_lens[r] - (query_start[r+1] - query_start[r]) + (i - query_start[r]) + 1`: the
     number of keys that a causal row may see, never less than 0. Rows from
-    `query_start[R]` on have request -1 and visible length 0.
+    `query_start[R]` on have request -1 and visible length 0. Starts that do not ascend from
+    0, or end beyond `rows`, are an error of the runtime.
 
     `speculative_tokens` says which requests of the step are decodes (see
     `count_decode_rows`); the values do not depend on it.

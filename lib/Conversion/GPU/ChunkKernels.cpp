@@ -196,6 +196,9 @@ void mlir::shardq::emitChunkTableKernel(KernelBuilder &b, Operation *op,
                                         ValueRange args) {
   Value table = args.back();
   Step step = getStep(b, op, args);
+  if (isa<ChunkSplitOp>(op))
+    emitCheckStarts(b, step.starts, step.decodes, step.rows,
+                    args[op->getNumOperands()]);
   RequestScan(b, step).run([&](Value i, const Place &place) {
     b.store(place.step, table, {i, b.index(0)});
     b.store(place.head, table, {i, b.index(1)});
@@ -273,6 +276,8 @@ private:
   void emitLengths(ChunkPart part, Value seqLens, Value starts, Value lengths,
                    Value own);
   void emitSlots(Value slots, Value local, Value order, Value padded);
+  Value chooseOwn(Value row, Value decoded, llvm::function_ref<Value()> ofOwn,
+                  llvm::function_ref<Value()> otherwise);
 
   KernelBuilder &b;
   Operation *op;
@@ -431,21 +436,56 @@ void ChunkRows::emitLengths(ChunkPart part, Value seqLens, Value starts,
   });
 }
 
+/// `ofOwn` for a row of the decodes that stand together in front, `decoded` of
+/// each rank.
+Value ChunkRows::chooseOwn(Value row, Value decoded,
+                           llvm::function_ref<Value()> ofOwn,
+                           llvm::function_ref<Value()> otherwise) {
+  if (!decoded)
+    return otherwise();
+  Value isOwn = b.less(row, b.mul(decoded, b.index(step.ranks)));
+  return b.choose(isOwn, ofOwn, otherwise);
+}
+
 void ChunkRows::emitSlots(Value slots, Value local, Value order, Value padded) {
   Value zero = b.index(0), ranks = b.index(step.ranks), none = b.index(-1);
   Type slotType = cast<MemRefType>(padded.getType()).getElementType();
+  Value decoded;
+  if (cast<ChunkSlotsOp>(op).getOwnDecodes()) {
+    Value count = b.countBefore(step.requests, [&](Value i) {
+      return b.lessEqual(load(b.add(i, b.index(1)), 0), step.decodes);
+    });
+    decoded = load(count, 1);
+  }
   b.overGrid(zero, b.min(b.dim(order, 0), b.dim(padded, 0)), [&](Value row) {
     auto begin = [&](const Place &place) {
       return b.mul(getLocal(place), ranks);
     };
-    Value gathered = find(row, begin, [&](const Request &request, Value i) {
-      return getGathered(request, i, local);
-    });
+    // Decodes come first in the step and among a rank's rows.
+    Value gathered = chooseOwn(
+        row, decoded,
+        [&] {
+          return getGathered(b.divide(row, decoded), b.remainder(row, decoded),
+                             local);
+        },
+        [&] {
+          return find(row, begin, [&](const Request &request, Value i) {
+            return getGathered(request, i, local);
+          });
+        });
     storeI32(b, gathered, order, row);
-    Value from = find(row, begin, [&](const Request &request, Value i) {
-      return b.select(b.less(i, request.tokens), b.add(request.begin.step, i),
-                      none);
-    });
+    Value from = chooseOwn(
+        row, decoded,
+        [&] {
+          return b.select(b.less(row, decoded), b.add(load(zero, 0), row),
+                          none);
+        },
+        [&] {
+          return find(row, begin, [&](const Request &request, Value i) {
+            return b.select(b.less(i, request.tokens),
+                            b.add(request.begin.step, i), none);
+          });
+        });
     Value slot = b.choose(
         b.inRange(from, zero, b.dim(slots, 0)),
         [&] { return loadIndex(b, slots, from); }, [&] { return none; });

@@ -8,7 +8,8 @@
 namespace mlir::shardq {
 
 /// chunk_split, chunk_lengths and chunk_slots in two kernels. Behind the
-/// operands stand this rank's coordinate along the axis and a buffer of
+/// operands stand, of chunk_split, the address of the device context, then this
+/// rank's coordinate along the axis and a buffer of
 /// memref<?x3xi32> with two rows more than query_start has entries: for each
 /// request, its first row in the step, among the rows of decode requests and
 /// heads, and among those of tails; behind the last one, where the next would

@@ -32,6 +32,20 @@ static void emitLocalLengthsKernel(KernelBuilder &b, LocalLengthsOp op,
   });
 }
 
+static void emitDraftLengthsKernel(KernelBuilder &b, DraftLengthsOp op,
+                                   ValueRange args) {
+  Value lengths = args[0], result = args[2], zero = b.index(0);
+  Value most = b.index(std::numeric_limits<int32_t>::max());
+  // Sums of two numbers of 31 bits do not overflow.
+  Value step = b.max(zero, b.min(args[1], most));
+  Value drafted = b.add(step, b.index(1));
+  b.overGrid(zero, getCommonRows(b, op, args), [&](Value i) {
+    Value length = b.toIndex(b.load(lengths, i));
+    Value sum = b.min(b.add(length, drafted), most);
+    b.store(b.toI32(b.select(b.less(zero, length), sum, zero)), result, i);
+  });
+}
+
 /// The device form of shardq_shard_lengths.
 static void emitShardLengthsKernel(KernelBuilder &b, ShardLengthsOp op,
                                    ValueRange args) {
@@ -39,6 +53,8 @@ static void emitShardLengthsKernel(KernelBuilder &b, ShardLengthsOp op,
   Value starts = args[3], lengths = args[4], me = args[5];
   Value zero = b.index(0), one = b.index(1);
   rows = b.max(zero, b.min(rows, b.index(std::numeric_limits<int32_t>::max())));
+  int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
+  emitCheckStarts(b, queryStart, Value(), b.mul(rows, b.index(ranks)), args[6]);
   Value first = b.mul(me, rows), end = b.add(first, rows);
   auto loadStart = [&](Value i) { return b.toIndex(b.load(queryStart, i)); };
   auto hold = [&](Value row) {
@@ -569,7 +585,7 @@ void Merge::emit() {
 
 KernelShape mlir::shardq::getContextShape(Operation *op) {
   KernelShape shape;
-  if (isa<LocalLengthsOp, ShardLengthsOp>(op))
+  if (isa<LocalLengthsOp, DraftLengthsOp, ShardLengthsOp>(op))
     shape.rowsPerBlock = shape.threads;
   if (auto filter = dyn_cast<FilterIndicesOp>(op))
     shape = getSlotRowsShape(cast<MemRefType>(filter.getIndices().getType()),
@@ -588,6 +604,7 @@ void mlir::shardq::emitContextKernel(KernelBuilder &b, Operation *op,
                                      ValueRange args) {
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](LocalLengthsOp op) { emitLocalLengthsKernel(b, op, args); })
+      .Case([&](DraftLengthsOp op) { emitDraftLengthsKernel(b, op, args); })
       .Case([&](ShardLengthsOp op) { emitShardLengthsKernel(b, op, args); })
       .Case([&](FilterIndicesOp op) { Filter(b, op, args).emit(); })
       .Case([&](MergeLseOp op) { Merge(b, op, args).emit(); });

@@ -782,6 +782,8 @@ LogicalResult FunctionLowering::lowerChunks(Operation *op, Value queryStart,
   Value table = memref::AllocOp::create(
       b, loc, type, ValueRange{arith::AddIOp::create(b, loc, starts, two)});
   SmallVector<Value> operands(op->getOperands());
+  if (isa<ChunkSplitOp>(op))
+    operands.push_back(device);
   operands.push_back(RankOp::create(
       b, loc, b.getIndexType(), op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
       op->getAttrOfType<StringAttr>("axis")));
@@ -816,7 +818,7 @@ LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
       MemRefType::get({ShapedType::kDynamic, ranks + 2}, b.getI32Type());
   Value before = memref::AllocOp::create(b, loc, type, ValueRange{starts});
   SmallVector<Value> operands(op->getOperands());
-  operands.push_back(before);
+  operands.append({before, device});
   launch(op, getKernelName(op) + "_count", getSplitCountShape(ranks),
          arith::ConstantIndexOp::create(b, loc, 1), operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
@@ -837,11 +839,13 @@ LogicalResult FunctionLowering::lowerContext(Operation *op, Value predicate) {
     return failure();
   OpBuilder b(op);
   SmallVector<Value> operands(op->getOperands());
-  if (!isa<MergeLseOp>(op))
+  if (!isa<MergeLseOp, DraftLengthsOp>(op))
     operands.push_back(
         RankOp::create(b, op->getLoc(), b.getIndexType(),
                        op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
                        op->getAttrOfType<StringAttr>("axis")));
+  if (isa<ShardLengthsOp>(op))
+    operands.push_back(device);
   launch(op, getKernelName(op), getContextShape(op), *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) {
            emitContextKernel(k, op, args);
@@ -901,6 +905,8 @@ LogicalResult FunctionLowering::lowerView(Operation *op, Value predicate) {
     operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
                                       slots.getMeshAttr(),
                                       slots.getAxisAttr()));
+  if (isa<TokenSlotsOp>(op))
+    operands.push_back(device);
   launch(
       op, getKernelName(op), getViewShape(op), *rows, operands, predicate,
       [&](KernelBuilder &k, ValueRange args) { emitViewKernel(k, op, args); });
@@ -1288,6 +1294,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     return success();
   if (failed(verifyBuffers(op)) || failed(verifyFresh(op, predicate)))
     return failure();
+  OpBuilder checks(op);
+  checkRows(checks, op, [&](Value buffer) { return !values.isDevice(buffer); });
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (values.isDevice(branch.getCondition()))
       return flatten(branch, predicate);
@@ -1386,7 +1394,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
                                       local.getMeshAttr(),
                                       local.getAxisAttr()));
-  if (isa<LocalLengthsOp, ShardLengthsOp, FilterIndicesOp, MergeLseOp>(op))
+  if (isa<LocalLengthsOp, DraftLengthsOp, ShardLengthsOp, FilterIndicesOp,
+          MergeLseOp>(op))
     return lowerContext(op, predicate);
   if (isa<WeighPartialOp, SumPartialsOp>(op))
     return lowerReduction(op, predicate);
@@ -1410,6 +1419,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     if (auto expand = dyn_cast<ExpandRowsOp>(op);
         expand && !values.isDevice(expand.getRows()))
       values.setStepRows(expand.getRows());
+    if (isa<ExpandRowsOp>(op))
+      operands.push_back(device);
     launch(
         op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
         [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });

@@ -80,8 +80,15 @@ void emitTopKKernel(KernelBuilder &b, int64_t k, bool holes, Value scores,
 
 //===--- Rows and steps ---------------------------------------------------===//
 
+/// Records starts of a step, and its decode rows, that do not add up, as
+/// shardq_rt_check_starts does. `device` is the address of the device context,
+/// of index type. Called by all threads.
+void emitCheckStarts(KernelBuilder &b, Value starts, Value decodes, Value rows,
+                     Value device);
+
 /// expand_rows, convert_indices, local_rows (and this rank's coordinate),
-/// take_rows, write_rows, memref.copy, linalg.fill, memref.store;
+/// take_rows, write_rows, memref.copy, linalg.fill, memref.store; behind the
+/// operands of expand_rows the address of the device context;
 /// count_decode_rows, count_chunk_rows, split_gate and gather_gate, with
 /// memref<1xi64> behind the operands for the result.
 KernelShape getRowShape(Operation *op);
@@ -90,8 +97,9 @@ void emitRowKernel(KernelBuilder &b, Operation *op, ValueRange args);
 /// zigzag_split in two kernels. Behind the operands stands a buffer of
 /// memref<?x(ranks + 2)xi32> with as many rows as query_start has entries: for
 /// each request, the tokens of each rank in the requests before it, then the
-/// row where it begins and its length. The first kernel is one block and writes
-/// it and rank_offsets, the second the token ids.
+/// row where it begins and its length, and behind it the address of the device
+/// context. The first kernel is one block and writes it and rank_offsets, the
+/// second the token ids.
 KernelShape getSplitCountShape(int64_t ranks);
 void emitSplitCountKernel(KernelBuilder &b, int64_t ranks, ValueRange args);
 KernelShape getSplitIdsShape(int64_t ranks);

@@ -46,6 +46,50 @@ static Value createCells(KernelBuilder &b, ArrayRef<Value> initial) {
 }
 
 //===----------------------------------------------------------------------===//
+// What does not add up
+//===----------------------------------------------------------------------===//
+
+static void record(KernelBuilder &b, StringRef function, Value device,
+                   ArrayRef<Value> numbers) {
+  SmallVector<Value> arguments{toPointer(b, b.getLoc(), device)};
+  for (Value number : numbers)
+    arguments.push_back(b.fromIndex(number, b.getI64Type()));
+  LLVM::CallOp::create(b, b.getLoc(), TypeRange(), function, arguments);
+}
+
+void mlir::shardq::emitCheckStarts(KernelBuilder &b, Value starts,
+                                   Value decodes, Value rows, Value device) {
+  Value zero = b.index(0), one = b.index(1), entries = b.dim(starts, 0);
+  auto either = [&](Value x, Value y) -> Value {
+    return arith::OrIOp::create(b, x, y);
+  };
+  b.overGrid(zero, entries, [&](Value i) {
+    Value start = loadIndex(b, starts, i);
+    Value isFirst = b.equal(i, zero);
+    Value before = b.choose(
+        isFirst, [&] { return zero; },
+        [&] { return loadIndex(b, starts, b.sub(i, one)); });
+    Value isWrong = either(b.less(start, before), b.less(rows, start));
+    isWrong = either(isWrong, b.both(isFirst, b.less(zero, start)));
+    b.when(isWrong, [&] {
+      record(b, "shardq_device_wrong_start", device, {i, start, before, rows});
+    });
+  });
+  if (!decodes)
+    return;
+  Value leads = b.both(b.equal(b.thread(), zero), b.equal(b.block(), zero));
+  b.when(leads, [&] {
+    Value last = b.choose(
+        b.less(zero, entries),
+        [&] { return loadIndex(b, starts, b.sub(entries, one)); },
+        [&] { return zero; });
+    b.when(either(b.less(decodes, zero), b.less(last, decodes)), [&] {
+      record(b, "shardq_device_wrong_decodes", device, {decodes, last});
+    });
+  });
+}
+
+//===----------------------------------------------------------------------===//
 // Rows of the step
 //===----------------------------------------------------------------------===//
 
@@ -53,6 +97,7 @@ void mlir::shardq::emitExpandRowsKernel(KernelBuilder &b, ValueRange args) {
   Value queryStart = args[0], seqLens = args[1], req = args[3],
         visible = args[4];
   Value zero = b.index(0), one = b.index(1);
+  emitCheckStarts(b, queryStart, Value(), args[2], args[5]);
   Value requests = getRequests(b, queryStart, seqLens);
   Value rows = b.min(b.dim(req, 0), b.dim(visible, 0));
   b.overGrid(zero, rows, [&](Value row) {
@@ -241,6 +286,7 @@ void mlir::shardq::emitSplitCountKernel(KernelBuilder &b, int64_t ranks,
   Value queryStart = args[0], ids = args[3], offsets = args[4],
         before = args[5];
   Value zero = b.index(0), one = b.index(1), warp = b.index(kWarp);
+  emitCheckStarts(b, queryStart, args[1], args[2], args[6]);
   Value rows = b.dim(ids, 0);
   Value decodes = clamp(b, args[1], zero, rows);
   Value requests = getRequests(b, queryStart, Value());

@@ -97,6 +97,22 @@ static void emitGatherAllKernel(KernelBuilder &b, ValueRange args) {
   b.when(isFirst, [&] { b.store(b.toI32(entries), count, zero); });
 }
 
+/// Records a token that is to be written outside of the table.
+static void checkTable(KernelBuilder &b, Value device, Value table,
+                       Value request, Value position, int64_t blockSize) {
+  Value block = b.divide(position, b.index(blockSize));
+  Value requests = b.dim(table, 0), width = b.dim(table, 1);
+  Value isBeyond = arith::OrIOp::create(b, b.lessEqual(requests, request),
+                                        b.lessEqual(width, block));
+  b.when(isBeyond, [&] {
+    SmallVector<Value> arguments{device};
+    for (Value number : {block, request, requests, width})
+      arguments.push_back(b.fromIndex(number, b.getI64Type()));
+    LLVM::CallOp::create(b, b.getLoc(), TypeRange(),
+                         "shardq_device_beyond_table", arguments);
+  });
+}
+
 static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
                                  ValueRange args) {
   Value table = args[0], req = args[1], visible = args[2], slots = args[3];
@@ -108,9 +124,12 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
   bool isShared = bool(op.getMeshAttr());
   int64_t ranks = isShared ? getRanks(op, op.getMeshAttr(), *op.getAxis()) : 1;
   Value run = b.index(isShared ? *op.getInterleave() : 1);
+  Value device = toPointer(b, b.getLoc(), args.back());
   auto getSlot = [&](Value row) {
+    Value request = b.toIndex(b.load(req, row));
     Value position = b.sub(b.toIndex(b.load(visible, row)), b.index(1));
-    Value isMine = b.lessEqual(zero, position);
+    Value isMine =
+        b.both(b.lessEqual(zero, position), b.lessEqual(zero, request));
     Value local = position;
     if (isShared) {
       Value number = b.divide(position, run), count = b.index(ranks);
@@ -121,8 +140,9 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
     Value slot = b.choose(
         isMine,
         [&] {
-          return emitPagedRow(b, table, b.toIndex(b.load(req, row)), local,
-                              op.getBlockSize(), op.getBlockStride());
+          checkTable(b, device, table, request, local, op.getBlockSize());
+          return emitPagedRow(b, table, request, local, op.getBlockSize(),
+                              op.getBlockStride());
         },
         [&] { return none; });
     return b.select(b.lessEqual(slot, limit), slot, none);

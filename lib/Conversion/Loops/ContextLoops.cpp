@@ -2,6 +2,7 @@
 
 #include "Kernels.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "shardq/IR/CarrierOps.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -59,6 +60,20 @@ void mlir::shardq::emitLocalLengths(LoopBuilder &b, LocalLengthsOp op,
   b.loop(zero, b.dim(result, 0), [&](Value i) {
     Value length = b.max(b.toIndex(b.load(lengths, i)), zero);
     b.store(b.fromIndex(own.getLength(length), b.getI32Type()), result, i);
+  });
+}
+
+void mlir::shardq::emitDraftLengths(LoopBuilder &b, ValueRange args) {
+  Value lengths = args[0], result = args[2], zero = b.index(0);
+  Value most = b.index(std::numeric_limits<int32_t>::max());
+  // Sums of two numbers of 31 bits do not overflow.
+  Value step = b.max(zero, b.min(args[1], most));
+  Value drafted = b.add(step, b.index(1));
+  b.loop(zero, b.dim(result, 0), [&](Value i) {
+    Value length = b.toIndex(b.load(lengths, i));
+    Value sum = b.min(b.add(length, drafted), most);
+    sum = b.select(b.less(zero, length), sum, zero);
+    b.store(b.fromIndex(sum, b.getI32Type()), result, i);
   });
 }
 
@@ -161,6 +176,17 @@ void mlir::shardq::emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op,
   });
 }
 
+/// Reports a token that is to be written outside of the table.
+static void checkTable(LoopBuilder &b, Value table, Value request,
+                       Value position, int64_t blockSize) {
+  Value block = arith::DivUIOp::create(b, position, b.index(blockSize));
+  Value requests = b.dim(table, 0), width = b.dim(table, 1);
+  Value isBeyond = arith::OrIOp::create(b, b.lessEqual(requests, request),
+                                        b.lessEqual(width, block));
+  b.when(isBeyond,
+         [&] { BeyondTableOp::create(b, block, request, requests, width); });
+}
+
 void mlir::shardq::emitTokenSlots(LoopBuilder &b, TokenSlotsOp op,
                                   ValueRange args) {
   Value table = args[0], req = args[1], visible = args[2], slots = args[3];
@@ -177,13 +203,15 @@ void mlir::shardq::emitTokenSlots(LoopBuilder &b, TokenSlotsOp op,
   b.loop(zero, b.dim(slots, 0), [&](Value row) {
     Value request = b.toIndex(b.load(req, row));
     Value position = b.sub(b.toIndex(b.load(visible, row)), b.index(1));
-    Value isMine = b.lessEqual(zero, position);
+    Value isMine =
+        b.both(b.lessEqual(zero, position), b.lessEqual(zero, request));
     if (own)
       isMine = b.both(isMine, own->isMine(position));
     Value slot = b.choose(
         isMine,
         [&] {
           Value local = own ? own->getLocal(position) : position;
+          checkTable(b, table, request, local, op.getBlockSize());
           return emitPagedRow(b, table, request, local, op.getBlockSize(),
                               op.getBlockStride());
         },

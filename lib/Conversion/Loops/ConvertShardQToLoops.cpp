@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
+#include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
@@ -68,6 +69,7 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](SparseMlaOp op) { emitSparseMla(b, op, args); })
       .Case([&](PushOp op) { emitPush(b, op, args); })
       .Case([&](LocalLengthsOp op) { emitLocalLengths(b, op, args); })
+      .Case([&](DraftLengthsOp) { emitDraftLengths(b, args); })
       .Case([&](FilterIndicesOp op) { emitFilterIndices(b, op, args); })
       .Case([&](GatheredSlotsOp op) { emitGatheredSlots(b, op, args); })
       .Case([&](MergeLseOp op) { emitMergeLse(b, op, args); })
@@ -113,40 +115,34 @@ ConvertShardQToLoopsPass::getKernel(Operation *op, ArrayRef<Type> types) {
   return kernel;
 }
 
-/// Positions of the operands that have one entry per row, results included.
-static SmallVector<unsigned> getRowPositions(Operation *op) {
-  SmallVector<unsigned> positions;
-  if (auto take = dyn_cast<TakeRowsOp>(op))
-    return {1, 2};
-  if (isa<WriteRowsOp>(op))
-    return {0, 1};
-  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
-  for (OpOperand &operand : op->getOpOperands())
-    if (rowWise && rowWise.isRowOperand(operand))
-      positions.push_back(operand.getOperandNumber());
-  return positions;
+/// A buffer from row `first` on, `rows` of them.
+static Value takeRows(OpBuilder &builder, Location loc, Value buffer,
+                      OpFoldResult first, OpFoldResult rows) {
+  SmallVector<OpFoldResult> sizes = memref::getMixedSizes(builder, loc, buffer);
+  SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
+  offsets.front() = first;
+  sizes.front() = rows;
+  return memref::SubViewOp::create(builder, loc, buffer, offsets, sizes, ones);
 }
 
-/// Types that leave it open whether all row operands have equally many rows
-/// (one is static, another is not) hold the kernel to the fewest; further rows
-/// of the results are 0, slots of tokens -1.
+/// Where row operands may differ in rows, since types and how they were made
+/// leave it open, the kernel is held to the fewest; further rows of the results
+/// are 0, slots of tokens -1.
 static void holdToCommonRows(OpBuilder &builder, Operation *op,
                              MutableArrayRef<Value> operands) {
   Location loc = op->getLoc();
   SmallVector<unsigned> positions = getRowPositions(op);
-  auto getRows = [&](unsigned position) {
-    return cast<MemRefType>(operands[position].getType()).getDimSize(0);
-  };
-  if (llvm::all_of(positions, [&](unsigned position) {
-        return getRows(position) == getRows(positions.front());
-      }))
+  if (haveSameRows(llvm::map_to_vector(
+          positions, [&](unsigned position) { return operands[position]; })))
     return;
 
+  auto getSize = [&](Value buffer) {
+    return builder.createOrFold<memref::DimOp>(loc, buffer, 0);
+  };
   Value rows;
   for (unsigned position : positions) {
-    Value size =
-        memref::DimOp::create(builder, loc, operands[position],
-                              arith::ConstantIndexOp::create(builder, loc, 0));
+    Value size = getSize(operands[position]);
     rows = rows ? arith::MinSIOp::create(builder, loc, rows, size).getResult()
                 : size;
   }
@@ -161,16 +157,24 @@ static void holdToCommonRows(OpBuilder &builder, Operation *op,
       if (isa<TokenSlotsOp>(op))
         rest = builder.getIntegerAttr(element, -1);
       Value fill = arith::ConstantOp::create(builder, loc, rest);
-      linalg::FillOp::create(builder, loc, fill, operand);
+      Value further =
+          arith::SubIOp::create(builder, loc, getSize(operand), rows);
+      linalg::FillOp::create(builder, loc, fill,
+                             takeRows(builder, loc, operand, rows, further));
     }
-    SmallVector<OpFoldResult> sizes =
-        memref::getMixedSizes(builder, loc, operand);
-    SmallVector<OpFoldResult> offsets(sizes.size(), builder.getIndexAttr(0));
-    SmallVector<OpFoldResult> ones(sizes.size(), builder.getIndexAttr(1));
-    sizes.front() = rows;
-    operand =
-        memref::SubViewOp::create(builder, loc, operand, offsets, sizes, ones);
+    operand = takeRows(builder, loc, operand, builder.getIndexAttr(0), rows);
   }
+}
+
+/// What a caller may have got wrong and no type says.
+static void checkStep(OpBuilder &builder, Operation *op) {
+  checkRows(builder, op, [](Value) { return true; });
+  auto expand = dyn_cast<ExpandRowsOp>(op);
+  if (!expand)
+    return;
+  Value none = arith::ConstantIndexOp::create(builder, op->getLoc(), 0);
+  CheckStartsOp::create(builder, op->getLoc(), expand.getQueryStart(), none,
+                        expand.getRows());
 }
 
 LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
@@ -188,6 +192,7 @@ LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
       return failure();
     takeOwnSink(builder, attention, operands);
   }
+  checkStep(builder, op);
   holdToCommonRows(builder, op, operands);
   SmallVector<Type> types;
   for (Value &operand : operands) {
@@ -215,7 +220,8 @@ void ConvertShardQToLoopsPass::runOnOperation() {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
             WriteRowsOp, TopKOp, IndexerOp, SparseMlaOp, PushOp, LocalLengthsOp,
             FilterIndicesOp, GatheredSlotsOp, MergeLseOp, WeighPartialOp,
-            SumPartialsOp, TokenSlotsOp, UnpackRowsOp, PackRowsOp>(op))
+            SumPartialsOp, TokenSlotsOp, UnpackRowsOp, PackRowsOp,
+            DraftLengthsOp>(op))
       ops.push_back(op);
     // Others are a call of the runtime.
     if (auto blocks = dyn_cast<GatherBlocksOp>(op); blocks && blocks.getFull())

@@ -24,6 +24,7 @@ void emitIndexer(LoopBuilder &b, IndexerOp op, ValueRange args);
 void emitSparseMla(LoopBuilder &b, SparseMlaOp op, ValueRange args);
 void emitPush(LoopBuilder &b, PushOp op, ValueRange args);
 void emitLocalLengths(LoopBuilder &b, LocalLengthsOp op, ValueRange args);
+void emitDraftLengths(LoopBuilder &b, ValueRange args);
 void emitFilterIndices(LoopBuilder &b, FilterIndicesOp op, ValueRange args);
 void emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op, ValueRange args);
 void emitMergeLse(LoopBuilder &b, MergeLseOp op, ValueRange args);

@@ -15,7 +15,9 @@
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
 #include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <limits>
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_CONVERTSHARDQTORUNTIME
@@ -86,6 +88,10 @@ private:
                       Value partLens);
   Value getWidth(Value matrix);
   Value getLength(Value vector);
+  void checkStarts(Operation *op, Value starts, Value decodes, Value rows);
+  void lower(ExpectOp op);
+  void lower(BeyondTableOp op);
+  void lower(CheckStartsOp op);
   void lower(TapOp op);
   void lower(IsCarriedOp op);
   void lower(TransferOp op);
@@ -99,6 +105,7 @@ private:
   LLVMTypeConverter converter;
   ImplicitLocOpBuilder b;
   int64_t numStrings = 0;
+  llvm::StringMap<std::string> checks; // names of the texts that say of what
 };
 
 } // namespace
@@ -110,7 +117,8 @@ private:
 static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
              DeviceContextOp, IsCarriedOp, TransferOp, AsideOp, JoinAsideOp,
-             ChunkSplitOp, ChunkLengthsOp, ShardLengthsOp>(op);
+             ChunkSplitOp, ChunkLengthsOp, ShardLengthsOp, ZigzagSplitOp,
+             ExpectOp, BeyondTableOp, CheckStartsOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -579,6 +587,7 @@ void RuntimeLowering::lower(ZigzagSplitOp op) {
   // What fits the array, should the rows be given another size.
   Value size =
       memref::DimOp::create(b, ids, arith::ConstantIndexOp::create(b, 0));
+  checkStarts(op, starts, op.getDecodes(), op.getRows());
   call("shardq_zigzag_split", {},
        {getPointer(starts), toI64(getRequests(b, starts, {})),
         toI64(op.getDecodes()), toI64(size), constant(i64, over.axis.getSize()),
@@ -740,6 +749,7 @@ void RuntimeLowering::lower(ChunkSplitOp op) {
   Value starts = toContiguous(op.getQueryStart());
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
   Value mine = op.getOuts()[0], restore = op.getOuts()[1];
+  checkStarts(op, starts, op.getDecodes(), op.getRows());
   call("shardq_chunk_split", {},
        {getPointer(starts), toI64(getRequests(b, starts, {})),
         toI64(op.getDecodes()), toI64(op.getRows()),
@@ -773,6 +783,13 @@ void RuntimeLowering::lower(ShardLengthsOp op) {
   Value lens = toContiguous(op.getSeqLens());
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
   Value partStarts = op.getOuts()[0], partLens = op.getOuts()[1];
+  // Starts are of i32, so further rows tell nothing.
+  Value most =
+      arith::ConstantIndexOp::create(b, std::numeric_limits<int32_t>::max());
+  Value ranks = arith::ConstantIndexOp::create(b, over.axis.getSize());
+  Value rows = arith::MulIOp::create(
+      b, arith::MinSIOp::create(b, op.getRows(), most), ranks);
+  checkStarts(op, starts, arith::ConstantIndexOp::create(b, 0), rows);
   Value requests = clearRequests(starts, lens, partStarts, partLens);
   call("shardq_shard_lengths", {},
        {getPointer(starts), getPointer(lens), toI64(requests),
@@ -804,12 +821,45 @@ void RuntimeLowering::lower(ChunkSlotsOp op) {
       cast<MemRefType>(slots.getType()).getElementTypeBitWidth() / 8;
   Value entries =
       arith::MinSIOp::create(b, getLength(order), getLength(padded));
-  call("shardq_chunk_order", {},
+  call(op.getOwnDecodes() ? "shardq_chunk_own_order" : "shardq_chunk_order", {},
        {getPointer(starts), toI64(getRequests(b, starts, {})),
         toI64(op.getDecodes()), getLength(slots),
         constant(i64, over.axis.getSize()), constant(i32, op.getByPart()),
         toI64(op.getLocal()), constant(i32, bytes), getPointer(slots), entries,
         getPointer(order), getPointer(padded)});
+}
+
+/// Reports starts of a contiguous array that do not add up.
+void RuntimeLowering::checkStarts(Operation *op, Value starts, Value decodes,
+                                  Value rows) {
+  call("shardq_rt_check_starts", {},
+       {getContext(op), getPointer(starts), getLength(starts), toI64(decodes),
+        toI64(rows)});
+}
+
+void RuntimeLowering::lower(ExpectOp op) {
+  // Many layers are checked alike.
+  std::string &name = checks[op.getWhat()];
+  Value text;
+  if (name.empty()) {
+    text = emitString(op.getWhat());
+    name = text.getDefiningOp<LLVM::AddressOfOp>().getGlobalName().str();
+  } else {
+    text = LLVM::AddressOfOp::create(b, pointer, name);
+  }
+  call("shardq_rt_expect", {},
+       {getContext(op), text, toI64(op.getFound()), toI64(op.getExpected())});
+}
+
+void RuntimeLowering::lower(BeyondTableOp op) {
+  call("shardq_rt_beyond_table", {},
+       {getContext(op), toI64(op.getBlock()), toI64(op.getRequest()),
+        toI64(op.getRequests()), toI64(op.getWidth())});
+}
+
+void RuntimeLowering::lower(CheckStartsOp op) {
+  checkStarts(op, toContiguous(op.getQueryStart()), op.getDecodes(),
+              op.getRows());
 }
 
 void RuntimeLowering::lower(TapOp op) {
@@ -847,7 +897,8 @@ LogicalResult RuntimeLowering::verifyNames() {
         text == "shardq_gather_blocks" || text == "shardq_gathered_table" ||
         text == "shardq_replicated_view" || text == "shardq_chunk_part_rows" ||
         text == "shardq_chunk_split" || text == "shardq_chunk_lengths" ||
-        text == "shardq_shard_lengths" || text == "shardq_chunk_order")
+        text == "shardq_shard_lengths" || text == "shardq_chunk_order" ||
+        text == "shardq_chunk_own_order")
       return op.emitOpError("is named ")
              << name << ", which is a name of ShardQ's runtime";
   }
@@ -880,10 +931,11 @@ LogicalResult RuntimeLowering::run() {
                   GatheredTableOp, ReplicatedTableOp, GatherGateOp,
                   CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
                   ShardLengthsOp, TapOp, IsCarriedOp, TransferOp, AsideOp,
-                  JoinAsideOp>([&](auto op) {
-              lower(op);
-              return true;
-            })
+                  JoinAsideOp, ExpectOp, BeyondTableOp, CheckStartsOp>(
+                [&](auto op) {
+                  lower(op);
+                  return true;
+                })
             .Case([&](SignalOp op) {
               lowerFlag(op, "shardq_rt_signal");
               return true;

@@ -6,7 +6,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -77,6 +79,130 @@ void mlir::shardq::takeOwnSink(OpBuilder &builder, SparseMlaOp op,
         builder, loc, operand, ArrayRef<OpFoldResult>{first},
         ArrayRef<OpFoldResult>{builder.getIndexAttr(heads)},
         ArrayRef<OpFoldResult>{builder.getIndexAttr(1)});
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+SmallVector<unsigned> mlir::shardq::getRowPositions(Operation *op) {
+  if (isa<TakeRowsOp>(op))
+    return {1, 2};
+  if (isa<WriteRowsOp>(op))
+    return {0, 1};
+  SmallVector<unsigned> positions;
+  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
+  for (OpOperand &operand : op->getOpOperands())
+    if (rowWise && rowWise.isRowOperand(operand))
+      positions.push_back(operand.getOperandNumber());
+  return positions;
+}
+
+/// Says how many rows a buffer has: a constant, a size that it was made with,
+/// or the buffer that has as many.
+static OpFoldResult getRowCount(Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  if (!type.isDynamicDim(0))
+    return Builder(type.getContext()).getIndexAttr(type.getDimSize(0));
+  Operation *maker = buffer.getDefiningOp();
+  OpFoldResult size;
+  if (isa_and_present<memref::CastOp, memref::MemorySpaceCastOp>(maker)) {
+    auto source = dyn_cast<MemRefType>(maker->getOperand(0).getType());
+    return source ? getRowCount(maker->getOperand(0)) : buffer;
+  }
+  if (auto alloc = dyn_cast_or_null<memref::AllocOp>(maker))
+    size = alloc.getDynamicSizes().front();
+  else if (auto inbox = dyn_cast_or_null<WorkspaceOp>(maker))
+    size = inbox.getSizes().front();
+  else if (auto view = dyn_cast_or_null<memref::SubViewOp>(maker);
+           view && view.getSourceType().getRank() == type.getRank())
+    size = view.getMixedSizes().front();
+  else
+    return buffer;
+  auto value = dyn_cast<Value>(size);
+  auto dim = value ? value.getDefiningOp<memref::DimOp>() : memref::DimOp();
+  if (dim && dim.getConstantIndex() == 0 &&
+      isa<MemRefType>(dim.getSource().getType()))
+    return getRowCount(dim.getSource());
+  return size;
+}
+
+bool mlir::shardq::haveSameRows(ArrayRef<Value> buffers) {
+  return llvm::all_of(buffers, [&](Value buffer) {
+    return isEqualConstantIntOrValue(getRowCount(buffer),
+                                     getRowCount(buffers.front()));
+  });
+}
+
+template <typename OpTy>
+static std::string getNameAmong(OpTy op, unsigned position,
+                                ArrayRef<StringRef> names) {
+  for (auto [i, name] : llvm::enumerate(names)) {
+    auto [first, size] = op.getODSOperandIndexAndLength(i);
+    if (position >= first && position < first + size)
+      return ("'" + name + "'").str();
+  }
+  return "operand #" + std::to_string(position);
+}
+
+/// As the op's documentation has it.
+static std::string getOperandName(Operation *op, unsigned position) {
+  return llvm::TypeSwitch<Operation *, std::string>(op)
+      .Case([&](ConvertIndicesOp op) {
+        return getNameAmong(op, position,
+                            {"indices", "table", "req", "prefill_req"});
+      })
+      .Case([&](FilterIndicesOp op) {
+        return getNameAmong(op, position, {"indices", "table", "req"});
+      })
+      .Case([&](GatheredSlotsOp op) {
+        return getNameAmong(op, position,
+                            {"indices", "inverse", "count", "req"});
+      })
+      .Case([&](TokenSlotsOp op) {
+        return getNameAmong(op, position, {"table", "req", "visible"});
+      })
+      .Case([&](WriteRowsOp op) {
+        return getNameAmong(op, position, {"source", "slots"});
+      })
+      .Case([&](IndexerOp op) {
+        return getNameAmong(
+            op, position, {"q", "weights", "keys", "table", "req", "visible"});
+      })
+      .Case([&](TopKOp op) {
+        return getNameAmong(op, position, {"scores", "visible"});
+      })
+      .Case([&](SparseMlaOp op) {
+        return getNameAmong(op, position,
+                            {"q", "kv", "slots", "req", "topk_length"});
+      })
+      .Default("operand #" + std::to_string(position));
+}
+
+void mlir::shardq::checkRows(OpBuilder &builder, Operation *op,
+                             llvm::function_ref<bool(Value)> isKnown) {
+  unsigned numRead = op->getNumOperands();
+  if (auto twoForms = dyn_cast<TwoFormOpInterface>(op))
+    numRead -= twoForms.getOuts().size();
+  SmallVector<unsigned> positions = getRowPositions(op);
+  llvm::erase_if(positions, [&](unsigned position) {
+    return position >= numRead || !isKnown(op->getOperand(position));
+  });
+  if (positions.empty())
+    return;
+  Location loc = op->getLoc();
+  auto getSize = [&](Value buffer) {
+    return builder.createOrFold<memref::DimOp>(loc, buffer, 0);
+  };
+  Value first = op->getOperand(positions.front());
+  for (unsigned position : ArrayRef(positions).drop_front()) {
+    Value other = op->getOperand(position);
+    if (haveSameRows({first, other}))
+      continue;
+    std::string what = "rows of " + getOperandName(op, position) + " of " +
+                       op->getName().getStringRef().str();
+    ExpectOp::create(builder, loc, what, getSize(other), getSize(first));
   }
 }
 

@@ -20,6 +20,18 @@ LogicalResult verifyOwnKeys(SparseMlaOp op);
 void takeOwnSink(OpBuilder &builder, SparseMlaOp op,
                  MutableArrayRef<Value> operands);
 
+/// Positions of the operands that have one entry per row, results included.
+SmallVector<unsigned> getRowPositions(Operation *op);
+
+/// Whether all those operands have equally many rows for certain, by their
+/// types or by how they were made.
+bool haveSameRows(ArrayRef<Value> buffers);
+
+/// Has the runtime compare the rows of those operands of `op` that are read,
+/// where they may differ. `isKnown` says of which buffers the host knows them.
+void checkRows(OpBuilder &builder, Operation *op,
+               llvm::function_ref<bool(Value)> isKnown);
+
 /// A buffer of `type` at an `!llvm.ptr`, as a memref whose sizes are given for
 /// its dynamic dimensions and whose layout is the identity.
 Value createBufferAt(OpBuilder &b, Location loc, MemRefType type, Value pointer,

@@ -83,6 +83,12 @@ SHARDQ_API void shardq_chunk_decode_slots(const int32_t *query_start,
                                           int64_t requests, int64_t decodes,
                                           int64_t ranks, int64_t *slots);
 
+/* The same for a writer that runs before the gather, where each rank writes its
+ * own rows: the tokens of all decodes come first, and -1 behind them. */
+SHARDQ_API void shardq_chunk_own_decode_slots(const int32_t *query_start,
+                                              int64_t requests, int64_t decodes,
+                                              int64_t ranks, int64_t *slots);
+
 /* What programs call. Here starts need not ascend, and tokens behind row `rows`
  * of the step are none. `by_part`: decode requests, then all heads, then all
  * tails stand in the local buffer. */
@@ -127,6 +133,13 @@ SHARDQ_API void shardq_chunk_order(const int32_t *query_start, int64_t requests,
                                    int32_t slot_bytes, const void *slots,
                                    int64_t padded_size, int32_t *order,
                                    void *padded);
+
+/* The same with the rows of all decodes together in front: rank 0's, whose
+ * slots are those of the step, then those of the other ranks. */
+SHARDQ_API void shardq_chunk_own_order(
+    const int32_t *query_start, int64_t requests, int64_t decodes, int64_t rows,
+    int64_t ranks, int32_t by_part, int64_t local, int32_t slot_bytes,
+    const void *slots, int64_t padded_size, int32_t *order, void *padded);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -410,6 +410,24 @@ SHARDQ_API void shardq_rt_wait(shardq_context *context, int32_t channel,
 /* 1 while no error is recorded, else 0. */
 SHARDQ_API int32_t shardq_rt_ok(shardq_context *context);
 
+/* Records SHARDQ_INVALID, with both numbers and, on this rank, `what`, unless
+ * `found` is `expected`. Buffers may be of the host or on a GPU. */
+SHARDQ_API void shardq_rt_expect(shardq_context *context, const char *what,
+                                 int64_t found, int64_t expected);
+
+/* Records SHARDQ_INVALID: a token that is to be written belongs to `block` of
+ * `request`, in a block table of `requests` rows and `width` columns. */
+SHARDQ_API void shardq_rt_beyond_table(shardq_context *context, int64_t block,
+                                       int64_t request, int64_t requests,
+                                       int64_t width);
+
+/* Records SHARDQ_INVALID unless `starts`, of `entries` entries, ascends from 0
+ * and ends at `rows` or before, and `decodes` is from 0 up to where it ends.
+ * Equal starts are requests without rows. */
+SHARDQ_API void shardq_rt_check_starts(shardq_context *context,
+                                       const int32_t *starts, int64_t entries,
+                                       int64_t decodes, int64_t rows);
+
 /* Hands a value to the context's tap callback, if there is one. The fields are
  * those of shardq_tap_value. On a GPU, `data` and `rows` may be device memory:
  * the stream is synchronized and the callback is handed a copy; recorded as

@@ -59,8 +59,13 @@ class Batch:
         # The first copy of a decode row is rank 0's.
         return [rows.index(r) if r < self.tokens else -1 for r in range(self.rows)]
 
-    def padded(self):
-        """(request, position, rank) of each row of the padded buffer; rank of decodes alone."""
+    def padded(self, own=False):
+        """(request, position, rank) of each row of the padded buffer; rank of decodes alone. With `own` the decodes
+        of each rank stand together."""
+        if own:
+            rows = self.padded()
+            decodes = [row for row in rows if row[2] is not None]
+            return sorted(decodes, key=lambda row: row[2]) + rows[len(decodes):]
         rows = []
         for i, n in enumerate(self.lens):
             if self.isDecode[i]:
@@ -195,11 +200,12 @@ def lengths_ranks():
             lengths(batch, part)
 
 
-def slots(batch, slot="i64", by_part=False, at=None):
+def slots(batch, slot="i64", by_part=False, at=None, own=False):
     dtype = NUMPY[slot]
     at = np.arange(batch.rows)[::-1] * 3 + 100 if at is None else np.array(at)
     t = f"tensor<?x{slot}>"
-    attr = "{by_part}" if by_part else ""
+    flags = ["by_part"] * by_part + ["own_decodes"] * own
+    attr = "{" + ", ".join(flags) + "}" if flags else ""
     found = run(f"""
 shardq.mesh @ranks ["pcp" = {batch.ranks}]
 func.func @slots(%start: tensor<?xi32>, %at: {t})
@@ -217,7 +223,7 @@ func.func @slots(%start: tensor<?xi32>, %at: {t})
     gathered = batch.gathered(by_part)
     n = len(batch.local(0))
     order, expected = [], []
-    for i, p, rank in batch.padded():
+    for i, p, rank in batch.padded(own):
         first = (rank or 0) * n
         order.append(first + gathered[first:].index((i, p)) if rank is not None else gathered.index((i, p)))
         isReal = p < batch.lens[i] and not rank
@@ -236,6 +242,20 @@ def slots_golden():
     per_rank = slots(Batch(2, [1], [5, 8]), at=range(50, 64))
     expect_equal(per_rank[0][0], [0, 9, 1, 2, 10, 11, 12, 13, 3, 4, 5, 6, 14, 15, 16, 17, 7, 8], "order")
     expect_equal(per_rank[1][0] >= 0, np.array([1, 0, 1, 1, 1, 1, 1, 0, 0, 0] + [1] * 8) > 0, "unpadded rows")
+
+
+def slots_own():
+    # The writer of decodes runs before the gather: its own rows come first.
+    expect_equal(slots(Batch(2, [2, 1], []), at=[10, 30, 50], own=True)[1][0], [10, 30, 50, -1, -1, -1], "slots")
+    expect_equal(slots(Batch(3, [3, 1], []), at=[7, 8, 9, 42], own=True)[1][0], [7, 8, 9, 42] + [-1] * 8, "slots")
+    # Prefill requests stand behind all copies, as without it.
+    per_rank = slots(Batch(2, [2, 1], [5]), at=[10, 30, 50, 1, 2, 3, 4, 5], own=True, by_part=True)
+    expect_equal(per_rank[1][0], [10, 30, 50, -1, -1, -1, 1, 2, 3, 4, 5, -1, -1, -1], "slots")
+    expect_equal(per_rank[0][0][:6], [0, 1, 2, 7, 8, 9], "order")
+    rng = seeded()
+    for ranks in (1, 2, 3, 4, 8):
+        for by_part in (False, True):
+            slots(random_batch(rng, ranks), rng.choice(["i32", "i64"]), by_part, own=True)
 
 
 def slots_ranks():
@@ -260,6 +280,8 @@ def back():
             at[generator.random(batch.rows) < 0.2] = -1
             by_part = rng.random() < 0.5
             attr = "{by_part}" if by_part else ""
+            of_slots = rng.choice(["", "own_decodes"])
+            of_slots = "{" + ", ".join(filter(None, ["by_part" * by_part, of_slots])) + "}"
             t, i = tensor(element, "?", *shape), "tensor<?xi32>"
             restored, written = run(f"""
 shardq.mesh @ranks ["pcp" = {ranks}]
@@ -273,7 +295,7 @@ func.func @back(%start: {i}, %x: {t}, %at: tensor<?xi64>, %cache: {t}) -> ({t} {
   %all = shardq.gather_rows %own over @ranks "pcp" : ({t}) -> {t}
   %same = shardq.take_rows %all[%restore] : ({t}, {i}) -> {t}
   %n = tensor.dim %mine, %c0 : {i}
-  %order, %padded = shardq.chunk_slots %at by(%start) decodes(%d) local(%n) over @ranks "pcp" {attr}
+  %order, %padded = shardq.chunk_slots %at by(%start) decodes(%d) local(%n) over @ranks "pcp" {of_slots}
       : (tensor<?xi64>, {i}, index, index) -> ({i}, tensor<?xi64>)
   %ordered = shardq.take_rows %all[%order] : ({t}, {i}) -> {t}
   %written = shardq.write_rows %ordered at(%padded) into(%cache) : ({t}, tensor<?xi64>, {t}) -> {t}

@@ -67,6 +67,37 @@ def lengths_groups():
     expect_equal(found[:4], lengths(4, 2, [0, 1, 9, 30]), "lengths of a group")
 
 
+def draft(values, step):
+    (found,) = run("""
+func.func @draft(%n: tensor<?xi32>, %step: index) -> tensor<?xi32> {
+  %l = shardq.draft_lengths %n step(%step) : (tensor<?xi32>, index) -> tensor<?xi32>
+  return %l : tensor<?xi32>
+}
+""", dict(n=np.array(values, "<i4"), step=np.array(step, "<i8")))
+    return found
+
+
+def draft_lengths():
+    # Absent requests stay absent, and what i32 does not hold is the most of it.
+    values = [0, 1, 7, -1, 2**31 - 1, 2**31 - 3, -2**31, 10**9]
+    for step in (0, 1, 5, 10**9, 2**31 - 2, 2**31 - 1, 2**40, 2**63 - 1):
+        expected = [min(n + step + 1, 2**31 - 1) if n > 0 else 0 for n in values]
+        expect_equal(draft(values, step), expected, f"lengths of draft step {step}")
+    expect_equal(draft([], 3), np.zeros(0), "lengths of no request")
+    # The lengths that were given are still there, in a graph of two steps too.
+    first, second, given = run("""
+func.func @draft(%n: tensor<?xi32>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %a = shardq.draft_lengths %n step(%c0) : (tensor<?xi32>, index) -> tensor<?xi32>
+  %b = shardq.draft_lengths %n step(%c1) : (tensor<?xi32>, index) -> tensor<?xi32>
+  return %a, %b, %n : tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
+}
+""", dict(n=np.array([4, 0, 9], "<i4")))
+    for found, expected in ((first, [5, 0, 10]), (second, [6, 0, 11]), (given, [4, 0, 9])):
+        expect_equal(found, expected, "lengths of two steps")
+
+
 # Indices.
 
 
@@ -162,6 +193,25 @@ def filter_ranks():
                 remapped = filter_indices(ranks, interleave, indices, count=False, in_place=True)
                 expect_equal((remapped != -1).sum(axis=0), indices >= 0,
                              "how many ranks own each position")
+
+
+def filter_kernel_blocks():
+    # A kernel's blocks are parts of the scheduler's, and may be parts of a run.
+    rng = np.random.default_rng(20)
+    for ranks in (1, 2, 3, 4, 8):
+        for interleave, block in ((8, 4), (64, 16), (6, 3), (4, 1), (64, 64)):
+            indices = rng.integers(-2, 24 * block * ranks, (4, 40))
+            table = rng.permutation(60)[:48].reshape(2, 24) + 1
+            slots = filter_indices(ranks, interleave, indices, table, [1, 0, 1, -1], block,
+                                   stride=block + int(rng.integers(3)), in_place=True)
+            # The kernel's view of a table is the scheduler's, cut up.
+            whole = rng.permutation(12).reshape(2, 6)
+            parts = max(interleave // block, 1)
+            cut = (whole[:, :, None] * parts + np.arange(parts)).reshape(2, -1)
+            expect_equal(filter_indices(ranks, interleave, indices, cut, [1, 0, 1, -1], block),
+                         filter_indices(ranks, interleave, indices, whole, [1, 0, 1, -1], block * parts),
+                         f"slots of {parts} kernel blocks each, {ranks} ranks")
+            expect((slots >= -1).all(), "slots")
 
 
 def filter_widths():
@@ -720,7 +770,7 @@ def gather_full():
 def gather_ranks():
     rng = np.random.default_rng(12)
     for ranks in (1, 2, 3, 4, 8):
-        for interleave, block in ((1, 4), (2, 4), (4, 4), (8, 4), (64, 64), (2, 64)):
+        for interleave, block in ((1, 4), (2, 4), (4, 4), (8, 4), (64, 64), (2, 64), (6, 2), (8, 1)):
             lens = rng.integers(0, 3 * block * ranks, 3)
             table = rng.permutation(30)[:12].reshape(3, 4)
             table[2, :2] = table[0, :2]

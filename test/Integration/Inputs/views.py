@@ -96,11 +96,11 @@ func.func @slots(%table: tensor<?x?xi32>, %lens: tensor<?xi32>, %req: tensor<?xi
 
 
 def slots_golden():
-    positions = [0, 3, 4, 7, 8, 15, -1, 16]
+    positions = [0, 3, 4, 7, 8, 15, -1]
     _, (found,) = slots(2, 4, 4, [1], [[10, 11]], [16], [(0, t) for t in positions])
-    expect_equal(found, [80, 83, 84, 87, 88, 95, -1, -1], "slots of the view")
-    # No such request, no block, and slots that the type cannot hold.
-    tokens = [(-1, 0), (1, 0), (0, 9), (0, 0)]
+    expect_equal(found, [80, 83, 84, 87, 88, 95, -1], "slots of the view")
+    # Padding, no block, and slots that the type cannot hold.
+    tokens = [(-1, 0), (-7, 99), (0, 9), (0, 0)]
     own, (found,) = slots(1, 4, 4, [1], [[2**30, 5, -1]], [12], tokens, slot="i32")
     expect_equal(found, [-1] * 4, "slots that are none")
     expect_equal(own[0], [-1] * 4, "slots that are none")
@@ -112,10 +112,11 @@ def slots_ranks():
     rng = np.random.default_rng(1)
     per_blocks = (1, 2, 4)
     for ranks in range(1, 9):
-        for interleave in (1, 2, 4, 64):
-            block = max(interleave, 4)
+        for interleave, block in ((1, 4), (2, 4), (4, 4), (64, 64), (8, 4), (8, 2), (3, 1)):
             columns = 8  # whole physical blocks of up to four
-            lens = rng.integers(1, columns * block * ranks + 1, 3)
+            # Whole runs of each rank.
+            most = columns * block // interleave * interleave
+            lens = rng.integers(1, most * ranks + 1, 3)
             # Kernel blocks of physical ones stand together, of each number of them.
             table = np.array([[4 * b + i for b in rng.permutation(9)[:columns // 4] + 9 * r for i in range(4)]
                               for r in range(3)])
@@ -131,6 +132,36 @@ def slots_ranks():
                 want = [view[r, t // block] * (block + 3) + t % block if t >= 0 else -1 for r, t in tokens]
                 expect_equal(found[n], want, "slots of the view")
                 expect(len(set(want)) == len(want), "two tokens have one slot")
+
+
+def slots_beyond():
+    """A writer that meets a token beyond its table is an error of the rank that keeps it, with its numbers."""
+    def fails(ranks, interleave, tokens, *expected):
+        req = np.array([r for r, _ in tokens], "<i4")
+        visible = np.array([t + 1 for _, t in tokens], "<i4")
+        text = run(f"""
+{mesh(ranks)}
+func.func @slots(%table: tensor<?x?xi32>, %req: tensor<?xi32>, %visible: tensor<?xi32>)
+    -> (tensor<?xi64> {BY_RANK}) {{
+  %w = shardq.token_slots table(%table) rows(%req, %visible) over @ranks "dcp"
+      {{block_size = 4 : i64, interleave = {interleave} : i64}}
+      : (tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?xi64>
+  return %w : tensor<?xi64>
+}}
+""", dict(table=np.array([[7, 3], [5, 1]], "<i4"), req=req, visible=visible), status=1)
+        for part in expected:
+            expect(part in text, f"no '{part}' in {text}")
+
+    for ranks in (1, 2, 3, 4, 8):
+        for interleave in (1, 4, 8):
+            width = 8 * ranks  # tokens of two blocks of each rank
+            culprit = owner(width, ranks, interleave)
+            beyond = local(width, ranks, interleave) // 4
+            fails(ranks, interleave, [(0, 0), (1, width)],
+                  f"rank {culprit}: a token of request 1 is to be written to block {beyond}, and its block table has 2")
+        fails(ranks, 4, [(1, 3), (-1, 99), (2, 5)],
+              f"rank {owner(5, ranks, 4)}: a token of request 2 is to be written to block {local(5, ranks, 4) // 4}, "
+              "and the block table has 2 requests")
 
 
 if __name__ == "__main__":

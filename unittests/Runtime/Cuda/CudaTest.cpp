@@ -121,6 +121,17 @@ TEST_P(CudaRanks, CapacityIsRecorded) {
                 odd() + " has 1000000 rows");
 }
 
+TEST_P(CudaRanks, TokenBeyondTheTableIsRecorded) {
+  expectFailure("beyond", SHARDQ_INVALID, oddRank(world()),
+                odd() + ": a token of request 3 is to be written to block 9, "
+                        "and its block table has 8");
+}
+
+TEST_P(CudaRanks, SizesThatDisagreeAreRecorded) {
+  expectFailure("sizes", SHARDQ_INVALID, oddRank(world()),
+                odd() + ": sizes disagree, 5 where 4 is expected");
+}
+
 TEST_P(CudaRanks, FaultStall) {
   expectFailure("stall", SHARDQ_DEADLINE, oddRank(world()), odd());
 }

@@ -193,6 +193,7 @@ static FunctionObject kernels[] = {
     {"shardq_test_announce", wrap(shardq_test_announce)},
     {"shardq_test_unpack", wrap(shardq_test_unpack)},
     {"shardq_test_signal_wait", wrap(shardq_test_signal_wait)},
+    {"shardq_test_beyond", wrap(shardq_test_beyond)},
 };
 
 //===--- Streams and graphs -----------------------------------------------===//

@@ -281,6 +281,34 @@ static void capacity(shardq_comm *comm, const TestPlan &plan,
     sleepMs(1);
 }
 
+/// A token without a place in its table, on one rank. The stream goes on.
+static void beyond(shardq_comm *comm, const TestPlan &plan,
+                   RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
+    void *device = shardq_rt_device(rank.context);
+    int64_t block = 9, request = 3, requests = 4, width = 8;
+    rank.launch(kTestBeyond, 2, {&device, &block, &request, &requests, &width});
+  }
+  rank.layer();
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
+/// Sizes that the host finds to disagree, on one rank.
+static void sizes(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm)))
+    shardq_rt_expect(rank.context, "rows of a list", 5, 4);
+  rank.layer();
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
 static const Scenario kScenarios[] = {
     {"layers", {1, 1}, 1, 30'000, "", layers},
     {"lone", {2}, 1, 30'000, "", lone},
@@ -307,6 +335,8 @@ static const Scenario kScenarios[] = {
     {"leaving", {1, 1}, 1, 30'000, "", leaving},
     {"aborting", {1, 1}, 1, 30'000, "", aborting},
     {"capacity", {1, 1}, 1, 30'000, "", capacity},
+    {"beyond", {1, 1}, 1, 30'000, "", beyond},
+    {"sizes", {1, 1}, 1, 30'000, "", sizes},
     {"stall", {1, 1}, 1, 0, "epoch=3,action=stall", faulty},
     {"drop-flag", {1, 1}, 1, 0, "operation=1,epoch=2,action=drop-flag", faulty},
     {"wrong-rows", {1, 1}, 1, 30'000, "epoch=2,action=wrong-rows", faulty},

@@ -169,6 +169,13 @@ shardq_test_clean(const DeviceContext *context, int32_t channel,
                                 __MEMORY_SCOPE_SYSTEM);
 }
 
+/// Says that a token has no place. Any blocks.
+SHARDQ_TEST_KERNEL void shardq_test_beyond(const DeviceContext *context,
+                                           int64_t block, int64_t request,
+                                           int64_t requests, int64_t width) {
+  shardq_device_beyond_table(context, block, request, requests, width);
+}
+
 /// Asks whether rows fit. Any blocks.
 SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
                                           int32_t channel, int32_t operation,

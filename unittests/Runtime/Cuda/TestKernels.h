@@ -58,6 +58,9 @@ SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
                                           int32_t channel, int32_t operation,
                                           int64_t rows, int64_t rowBytes,
                                           uint64_t *admitted);
+SHARDQ_TEST_KERNEL void shardq_test_beyond(const DeviceContext *context,
+                                           int64_t block, int64_t request,
+                                           int64_t requests, int64_t width);
 
 /// Places in the image's table.
 enum TestKernel : int32_t {
@@ -72,7 +75,8 @@ enum TestKernel : int32_t {
   kTestPack,
   kTestAnnounce,
   kTestUnpack,
-  kTestSignalWait
+  kTestSignalWait,
+  kTestBeyond
 };
 
 #endif // SHARDQ_UNITTESTS_RUNTIME_CUDA_TESTKERNELS_H

@@ -1,0 +1,176 @@
+"""Steps that do not add up are errors of the call, with the numbers: `steps.py CASE...`.
+
+What is wrong is made by the program from lists that shardq-run does not look into.
+"""
+
+import itertools
+
+import numpy as np
+from harness import expect, main, run
+
+RANKS = (1, 2, 3, 4, 8)
+VECTOR = "tensor<?xi32>"
+
+
+def program(ranks, arguments, body, results):
+    """A module whose results are split by rank; `%NAME` of each list is made of its entries."""
+    names = ", ".join(n for n, _ in results)
+    types = ", ".join(t for _, t in results)
+    split = '{shardq.split = #shardq.split<@ranks, 0 over "tp">}'
+    return f"""
+shardq.mesh @ranks ["tp" = {ranks}]
+func.func @step({arguments}) -> ({", ".join(f"{t} {split}" for _, t in results)}) {{
+{body}
+  return {names} : {types}
+}}
+"""
+
+
+def made(name):
+    """A list that nobody knows the meaning of: the entries of a column."""
+    column = "tensor<?x1xi32>"
+    return (f"%{name}_of: {column}",
+            f"  %{name} = tensor.collapse_shape %{name}_of [[0, 1]] : {column} into {VECTOR}\n")
+
+
+def entries(name, values):
+    return {f"{name}_of": np.array(values, "<i4").reshape(-1, 1)}
+
+
+def fails(text, inputs, *expected):
+    found = run(text, inputs, status=1)
+    for part in expected:
+        expect(part in found, f"no '{part}' in:\n{found}")
+
+
+# Starts.
+
+
+EXPAND = ("", "  %a, %b = shardq.expand_rows %s, %l to %n : (tensor<?xi32>, tensor<?xi32>, index) "
+          "-> (tensor<?xi32>, tensor<?xi32>)")
+ZIGZAG = ("%d: index, ", '  %a, %b = shardq.zigzag_split %s decodes(%d) rows(%n) over @ranks "tp" '
+          ": (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<{more}xi32>)")
+CHUNKS = ("%d: index, ", '  %a, %b = shardq.chunk_split %s decodes(%d) rows(%n) over @ranks "tp" '
+          ": (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)")
+SHARDS = ("", '  %a, %b = shardq.shard_lengths %s, %l rows(%n) over @ranks "tp" '
+          ": (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)")
+
+
+def of_starts(op, ranks, starts, rows, decodes):
+    """A program of the op, and its inputs."""
+    more, body = op
+    arguments, takes = made("s")
+    hasLengths, hasDecodes = "%l" in body, "%d" in body
+    if hasLengths:
+        of_lengths, take = made("l")
+        arguments, takes = f"{arguments}, {of_lengths}", takes + take
+    second = f"tensor<{ranks + 1}xi32>" if op is ZIGZAG else VECTOR
+    text = program(ranks, f"{arguments}, {more}%n: index", takes + body.replace("{more}", str(ranks + 1)),
+                   [("%a", VECTOR), ("%b", second)])
+    inputs = dict(entries("s", starts), n=np.array(rows, "<i8"))
+    if hasLengths:
+        inputs.update(entries("l", [50] * max(len(starts) - 1, 0)))
+    if hasDecodes:
+        inputs["d"] = np.array(decodes, "<i8")
+    return text, inputs
+
+
+def starts_wrong(op, multiplied=False):
+    ranks_of = itertools.cycle(RANKS)
+    rows = 12
+    for ranks, (starts, decodes, expected) in zip(ranks_of, (
+            ([1, 4, 9], 0, "the step's first query start is 1, expected 0"),
+            ([-2, 4, 9], 0, "the step's first query start is -2, expected 0"),
+            ([0, 7, 4, 9], 0, "query start 2 of the step is 4, below the one in front of it, 7"),
+            ([0, 7, -4], 0, "query start 2 of the step is -4, below the one in front of it, 7"),
+            ([0, 7, None], 0, "query start 2 of the step is {more}, beyond its {all} rows"),
+            ([0, 3, 9], 10, "the step has 10 decode rows, expected 0 to its 9 tokens"),
+            ([0, 3, 9], -1, "the step has -1 decode rows, expected 0 to its 9 tokens"),
+            ([0], 1, "the step has 1 decode rows, expected 0 to its 0 tokens"))):
+        if decodes and "%d" not in op[1]:
+            continue
+        all_rows = rows * ranks if multiplied else rows
+        starts = [all_rows + 1 if s is None else s for s in starts]
+        fails(*of_starts(op, ranks, starts, rows, decodes),
+              expected.format(more=all_rows + 1, all=all_rows), "rank ")
+    # What graphs are padded with, rows of no request, no requests.
+    for ranks, (starts, decodes) in zip(ranks_of, (([0, 3, 9, 9, 9], 3), ([0, 0, 0], 0), ([0, 12], 12), ([0], 0))):
+        run(*of_starts(op, ranks, starts, rows, decodes))
+
+
+def starts_expand():
+    starts_wrong(EXPAND)
+
+
+def starts_zigzag():
+    starts_wrong(ZIGZAG)
+
+
+def starts_chunks():
+    starts_wrong(CHUNKS)
+
+
+def starts_shards():
+    starts_wrong(SHARDS, multiplied=True)
+
+
+# Sizes.
+
+
+SIZES = {
+    "convert_indices": ("%x: tensor<?x4xi32>, %table: tensor<?x?xi32>", "%i",
+                        "shardq.convert_indices %x table(%table) rows(%i) {block_size = 4 : i64} "
+                        ": (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4xi32>",
+                        "tensor<?x4xi32>", "rows of 'req'"),
+    "filter_indices": ("%x: tensor<?x4xi32>, %table: tensor<?x?xi32>", "%i",
+                       "shardq.filter_indices %x table(%table) rows(%i) over @ranks \"tp\" "
+                       "{block_size = 4 : i64, interleave = 2 : i64} "
+                       ": (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4xi32>",
+                       "tensor<?x4xi32>", "rows of 'req'"),
+    "token_slots": ("%x: tensor<?xi32>, %table: tensor<?x?xi32>", "%i",
+                    "shardq.token_slots table(%table) rows(%x, %i) {block_size = 4 : i64} "
+                    ": (tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?xi64>",
+                    "tensor<?xi64>", "rows of 'visible'"),
+    "write_rows": ("%x: tensor<?x3xf32>, %cache: tensor<?x3xf32>", "%i",
+                   "shardq.write_rows %x at(%i) into(%cache) "
+                   ": (tensor<?x3xf32>, tensor<?xi32>, tensor<?x3xf32>) -> tensor<?x3xf32>",
+                   "tensor<?x3xf32>", "rows of 'slots'"),
+    "sparse_mla": ("%x: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %slots: tensor<?x3xi32>", "%i",
+                   "shardq.sparse_mla q(%x) kv(%kv) slots(%slots) topk_length(%i) {scale = 0.5 : f32} "
+                   ": (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x3xi32>, tensor<?xi32>) -> tensor<?x2x4xf32>",
+                   "tensor<?x2x4xf32>", "rows of 'topk_length'"),
+}
+
+
+def of_sizes(name, ranks, rows, others):
+    arguments, _, op, result, what = SIZES[name]
+    of, take = made("i")
+    text = program(ranks, f"{arguments}, {of}", f"{take}  %r = {op}", [("%r", result)])
+    inputs = dict(x={"write_rows": np.ones((rows, 3), "<f4"), "sparse_mla": np.ones((rows, 2, 4), "<f4"),
+                     "token_slots": np.zeros(rows, "<i4")}.get(name, np.arange(4 * rows, dtype="<i4").reshape(rows, 4)))
+    inputs.update(entries("i", [1] * others if name in ("token_slots", "sparse_mla") else
+                          list(range(others)) if name == "write_rows" else [0] * others))
+    if "%table" in arguments:
+        inputs["table"] = np.arange(1, 33, dtype="<i4").reshape(1, 32)
+    if "%cache" in arguments:
+        inputs["cache"] = np.zeros((40, 3), "<f4")
+    if "%kv" in arguments:
+        inputs["kv"] = np.ones((9, 4), "<f4")
+        inputs["slots"] = np.zeros((rows, 3), "<i4")
+    return text, inputs, what
+
+
+def sizes():
+    """Lists of a step that differ in rows: nothing is read or written beyond either."""
+    ranks_of = itertools.cycle(RANKS)
+    for name in SIZES:
+        for rows, others in ((5, 3), (3, 5), (0, 2), (4, 0)):
+            text, inputs, what = of_sizes(name, next(ranks_of), rows, others)
+            fails(text, inputs, f"sizes disagree, {others} where {rows} is expected", f"{what} of shardq.{name}")
+        for ranks in RANKS:
+            text, inputs, _ = of_sizes(name, ranks, 4, 4)
+            run(text, inputs)
+
+
+if __name__ == "__main__":
+    main(globals())
