@@ -176,6 +176,21 @@ static StringAttr findOverlap(ShardingAttr sharding, MeshAxis over) {
   return {};
 }
 
+/// Whether the attention has this rank's own keys, divided over ranks that have
+/// other chunks: what is merged would be outputs of other rows.
+static bool attendsOwnKeys(SparseMlaOp op, MeshAxis over) {
+  auto filter =
+      lookThroughCasts(op.getSlots()).getDefiningOp<FilterIndicesOp>();
+  AxisAttr used = filter ? over.mesh.lookupAxis(filter.getAxis()) : AxisAttr();
+  if (!used)
+    return false;
+  SmallVector<AxisAttr> chunks = over.mesh.getParts(over.axis);
+  return llvm::any_of(over.mesh.getParts(used), [&](AxisAttr part) {
+    return llvm::any_of(chunks,
+                        [&](AxisAttr axis) { return mayOverlap(part, axis); });
+  });
+}
+
 std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
                                                  std::string &reason) {
   llvm::raw_string_ostream why(reason);
@@ -200,6 +215,11 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
           << ", and chunks are whole heads' over " << axis;
       return std::nullopt;
     }
+  }
+  if (attendsOwnKeys(op, over)) {
+    why << "it attends this rank's own keys, and ranks of " << axis
+        << " merge what they attend of the same rows";
+    return std::nullopt;
   }
   if (op->use_empty()) {
     why << "its results are not used";

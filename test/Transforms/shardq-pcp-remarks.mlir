@@ -179,3 +179,18 @@ func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16x
       : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
   return %out : tensor<?x4x8xbf16>
 }
+
+// -----
+
+// KV over both axes, already rewritten: a merge over the chunks' ranks follows.
+shardq.mesh @ranks ["pcp" = 2, "dcp" = 2, "kv" = 4 of ["pcp", "dcp"]]
+func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %chosen: tensor<?x16xi32>, %table: tensor<?x?xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) -> (tensor<?x4x8xbf16>, tensor<?x4xf32>) {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.filter_indices %chosen table(%table) rows(%req) over @ranks "kv" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x16xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x16xi32>
+  // expected-remark @+1 {{attention is left alone: it attends this rank's own keys, and ranks of "pcp" merge what they attend of the same rows}}
+  %out, %lse = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> (tensor<?x4x8xbf16>, tensor<?x4xf32>)
+  return %out, %lse : tensor<?x4x8xbf16>, tensor<?x4xf32>
+}
