@@ -530,9 +530,8 @@ SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
 }
 
 SHARDQ_DEVICE void shardq_device_wrong_decodes(const DeviceContext *context,
-                                               int64_t decodes,
-                                               int64_t tokens) {
-  recordWrongStep(*context, Misuse::Decodes, -1, decodes, tokens);
+                                               int64_t decodes, int64_t rows) {
+  recordWrongStep(*context, Misuse::Decodes, -1, decodes, rows);
 }
 
 SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,

@@ -55,9 +55,9 @@ void shardq_device_wrong_start(const shardq::device::DeviceContext *context,
                                int64_t rows);
 
 /// Records SHARDQ_INVALID: `decodes` rows of decode requests in a step of
-/// `tokens` tokens. Any threads.
+/// `rows` rows. Any threads.
 void shardq_device_wrong_decodes(const shardq::device::DeviceContext *context,
-                                 int64_t decodes, int64_t tokens);
+                                 int64_t decodes, int64_t rows);
 
 /// Begins the channel's next epoch and tells each member `group_first + i *
 /// group_stride` that `rows[i]` rows were pushed to it. What earlier kernels of

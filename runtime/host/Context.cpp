@@ -94,8 +94,9 @@ void shardq_context::checkStarts(const int32_t *starts, int64_t entries,
       return wrongStep(Misuse::LastStart, i, start, rows);
     last = start;
   }
-  if (decodes < 0 || decodes > last)
-    wrongStep(Misuse::Decodes, -1, decodes, last);
+  // Rows of no request may stand behind those of decodes.
+  if (decodes < 0 || decodes > rows)
+    wrongStep(Misuse::Decodes, -1, decodes, rows);
 }
 
 bool shardq_context::checkChannel(int32_t channel) {

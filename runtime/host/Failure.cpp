@@ -107,7 +107,7 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
                   (long long)failure.expected);
   case Misuse::Decodes:
     return format("the step has %lld decode rows, expected 0 to its %lld "
-                  "tokens",
+                  "rows",
                   found, (long long)failure.expected);
   case Misuse::None:
   case Misuse::Arena:

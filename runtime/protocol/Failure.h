@@ -41,7 +41,7 @@ enum class Misuse : int64_t {
   FirstStart, // not 0
   StartBelow, // the one in front of it
   LastStart,  // beyond the rows
-  Decodes     // not from 0 up to the last start
+  Decodes     // not from 0 up to the rows
 };
 
 /// An error in numbers: 64-bit words only, copied word by word between heaps.

@@ -991,8 +991,7 @@ def check_starts(record, starts, decodes, rows):
     wrong = {(i, s, before, rows) for i, (before, s) in enumerate(zip([0, *starts], starts))
              if s < before or s > rows or (i == 0 and s != 0)}
     check_told(told[:4], wrong)
-    last = starts[-1] if starts else 0
-    expected = [decodes, last] if decodes is not None and not 0 <= decodes <= last else [-7, -7]
+    expected = [decodes, rows] if decodes is not None and not 0 <= decodes <= rows else [-7, -7]
     assert told[4:] == expected, f"{told[4:]} was told of decodes, expected {expected}"
 
 

@@ -105,6 +105,7 @@ TEST(EntryPoint, StartsThatAddUp) {
     check({0, 3, 9}, 9, 9);
     // Padding of requests and of rows.
     check({0, 3, 9, 9, 9}, 3, 12);
+    check({0, 3, 9, 9, 9}, 12, 12);
     shardq_rt_check_starts(context, nullptr, 5, 0, 0);
     EXPECT_EQ(shardq_rt_ok(context), 1);
   });
@@ -127,12 +128,12 @@ TEST(EntryPoint, StartsThatDoNotAddUp) {
         "7");
   check({0, 7, 10}, 0, 9,
         "rank 0: query start 2 of the step is 10, beyond its 9 rows");
-  check({0, 7}, 8, 9,
-        "rank 0: the step has 8 decode rows, expected 0 to its 7 tokens");
+  check({0, 7}, 10, 9,
+        "rank 0: the step has 10 decode rows, expected 0 to its 9 rows");
   check({0, 7}, -1, 9,
-        "rank 0: the step has -1 decode rows, expected 0 to its 7 tokens");
-  check({}, 1, 9,
-        "rank 0: the step has 1 decode rows, expected 0 to its 0 tokens");
+        "rank 0: the step has -1 decode rows, expected 0 to its 9 rows");
+  check({}, 1, 0,
+        "rank 0: the step has 1 decode rows, expected 0 to its 0 rows");
 }
 
 TEST(EntryPoint, UnknownPeer) {

@@ -176,7 +176,7 @@ def ShardQ_CheckStartsOp : ShardQ_Op<"check_starts"> {
   let summary = "an error of the runtime unless the starts of a step add up";
   let description = [{
     Records an error of this rank, which the call returns, unless `query_start` ascends from 0 and ends at `rows` or before,
-    and `decodes` is from 0 up to where it ends. Equal starts are requests without rows, as graphs are padded with; rows
+    and `decodes` is from 0 up to `rows`. Equal starts are requests without rows, as graphs are padded with; rows
     behind the last start are padding. Nothing stops.
 
     ```mlir

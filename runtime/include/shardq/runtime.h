@@ -422,7 +422,7 @@ SHARDQ_API void shardq_rt_beyond_table(shardq_context *context, int64_t block,
                                        int64_t width);
 
 /* Records SHARDQ_INVALID unless `starts`, of `entries` entries, ascends from 0
- * and ends at `rows` or before, and `decodes` is from 0 up to where it ends.
+ * and ends at `rows` or before, and `decodes` is from 0 up to `rows`.
  * Equal starts are requests without rows. */
 SHARDQ_API void shardq_rt_check_starts(shardq_context *context,
                                        const int32_t *starts, int64_t entries,
