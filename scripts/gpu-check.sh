@@ -1024,7 +1024,7 @@ elif ! compgen -G "$package/device/kernels/*.$chip.cubin" >/dev/null; then
   have_kernels="the package has no kernels for $chip"
 fi
 if wanted kernels; then
-  for name in mla idx topk conv exchange group gather local_ filter own_ merge weigh sum chunk \
+  for name in mla idx topk conv exchange group gather local_ draft filter own_ merge weigh sum chunk \
     view unpack packing packed shards; do
     if [[ $have_kernels ]]; then
       skip "kernels-$name" "$have_kernels"
@@ -1310,8 +1310,9 @@ if wanted faults; then
     fault chunks $action 1 gather_rows
   done
   fault chunks wrong-operation 1 gather_rows 'gather_rows exchange 2'
-  fault shards stall 2 scatter_rows
-  fault shards wrong-rows 0 gather_rows
+  # Behind the exchanges of its slices.
+  fault shards stall 5 scatter_rows
+  fault shards wrong-rows 3 gather_rows
 fi
 
 if wanted nccl; then
@@ -1457,6 +1458,7 @@ if wanted bench && bench_or bench; then
     alone push-ways 120 bench_figures "$package/PushBenchmark"
   fi
   step prefill 4096 28672
+  step chunk 256 32512
   step decode 1,1,1,1,1,1,1,1 4000,4000,4000,4000,4000,4000,4000,4000
   for name in prefill decode; do
     # Few of the long ones: a call takes milliseconds.
@@ -1470,6 +1472,11 @@ if wanted bench && bench_or bench; then
   own=$replays
   replays=$((replays < 10 ? replays : 10))
   alone v32-tp2-dcp2-prefill-gather 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --pipeline="$gate"
+  # Few new tokens on much context: the gather is more of it.
+  for overlap in true false; do
+    alone v32-tp2-dcp2-chunk-gather-overlap-$overlap 200 bench_call 2 "$prefill2" --step="$programs/chunk.json" --pipeline="$gate" \
+      --overlap=$overlap
+  done
   alone v32-tp2-dcp2-prefill-gather-line 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --pipeline="$gate" --overlap=false
   alone v32-tp2-dcp2-prefill-gather-tokens 200 bench_call 2 "$prefill2" --step="$programs/prefill.json" --shard-q-tokens
   replays=$own

@@ -174,7 +174,9 @@ LogicalResult WriteRowsOp::verify() {
   if (failed(verifySameRows(*this, "cache", shaped(getCache()),
                             shaped(getSource()))) ||
       failed(verifySameView(*this, "slots", getSlots().getType(), "cache",
-                            getCache().getType())))
+                            getCache().getType())) ||
+      failed(verifySlotsReach(*this, getSlots().getType(),
+                              {"cache", getCache().getType(), 0})))
     return failure();
   return verifySameDim(*this, "rows", {"slots", getSlots().getType(), 0},
                        {"source", getSource().getType(), 0});

@@ -41,6 +41,24 @@ static LogicalResult verifyLseShape(Operation *op, StringRef name,
   return verifySameDim(op, "heads", {name, lse, 1}, {outName, out, 1});
 }
 
+/// LSEs have the base of the attention that computed them, also where they were
+/// cast, sliced or gathered since.
+static LogicalResult verifySameBase(Operation *op, StringRef name, Value lse,
+                                    LseBase base) {
+  while (isa_and_present<tensor::CastOp, tensor::ExtractSliceOp, GatherRowsOp>(
+      lse.getDefiningOp()))
+    lse = lse.getDefiningOp()->getOperand(0);
+  auto attention = lse.getDefiningOp<SparseMlaOp>();
+  if (!attention || attention.getLseBase() == base)
+    return success();
+  InFlightDiagnostic diag = op->emitOpError("merges LSEs of base ")
+                            << stringifyLseBase(base) << ", but '" << name
+                            << "' has base "
+                            << stringifyLseBase(attention.getLseBase());
+  diag.attachNote(attention.getLoc()) << "it is computed here";
+  return diag;
+}
+
 //===----------------------------------------------------------------------===//
 // LocalLengthsOp
 //===----------------------------------------------------------------------===//
@@ -357,15 +375,7 @@ LogicalResult CombineLseOp::verify() {
   }
   if (failed(verifySink(*this, getSink(), out)))
     return failure();
-  auto attention = getPartialLse().getDefiningOp<SparseMlaOp>();
-  if (!attention || attention.getLseBase() == getLseBase())
-    return success();
-  InFlightDiagnostic diag = emitOpError("merges LSEs of base ")
-                            << stringifyLseBase(getLseBase())
-                            << ", but 'partial_lse' has base "
-                            << stringifyLseBase(attention.getLseBase());
-  diag.attachNote(attention.getLoc()) << "it is computed here";
-  return diag;
+  return verifySameBase(*this, "partial_lse", getPartialLse(), getLseBase());
 }
 
 LogicalResult
@@ -450,6 +460,8 @@ LogicalResult WeighPartialOp::verify() {
   if (!share.getElementType().isF32())
     return emitOpError("'share' has element type ")
            << share.getElementType() << ", expected f32";
+  if (failed(verifySameBase(*this, "lses", getLses(), getLseBase())))
+    return failure();
   if (getNumOuts() == 1)
     return success();
   ShapedType merged = getOutType(1);

@@ -419,6 +419,8 @@ LogicalResult SparseMlaOp::verify() {
       failed(verifySameDim(*this, "rows", {"slots", getSlots().getType(), 0},
                            rows)))
     return failure();
+  if (failed(verifySlotsReach(*this, getSlots().getType(), {"kv", kv, 0})))
+    return failure();
   if (getReq() && failed(verifySameDim(*this, "rows",
                                        {"req", getReq().getType(), 0}, rows)))
     return failure();

@@ -158,6 +158,15 @@ LogicalResult verifyRank(Operation *op, StringRef name, Type type,
          << name << "' has rank " << found << ", expected " << rank;
 }
 
+LogicalResult verifySlotsReach(Operation *op, Type slots, NamedDim pool) {
+  int64_t rows = cast<ShapedType>(pool.type).getDimSize(pool.dim);
+  if (!cast<ShapedType>(slots).getElementType().isInteger(32) ||
+      ShapedType::isDynamic(rows) || llvm::isInt<32>(rows))
+    return success();
+  return op->emitOpError("'slots' has element type i32, expected i64 for the ")
+         << rows << " rows of '" << pool.name << "'";
+}
+
 LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
   if (blockSize <= 0)
     return op->emitOpError("block_size is ")

@@ -58,6 +58,9 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride);
 /// `interleave` of ops that know which rank keeps which token.
 LogicalResult verifyInterleave(Operation *op, int64_t interleave);
 
+/// Slots of i32 name the rows of a pool of fewer than 2^31.
+LogicalResult verifySlotsReach(Operation *op, Type slots, NamedDim pool);
+
 /// Runs of the interleave and blocks never overlap in part: a run that
 /// straddled two of the scheduler's blocks would have no one slot to begin at.
 /// A kernel's blocks are parts of those, and may be parts of a run.

@@ -87,7 +87,7 @@ func.func @known(%topk: memref<?x8xi32>, %table: memref<?x?xi32>, %rows: index, 
 
 // Of rows that only the device counts, the host compares none.
 // GPU-LABEL: func.func @counted
-// GPU-NOT: shardq.expect
+// GPU-NOT: shardq.expect "rows
 // GPU: return
 func.func @counted(%start: memref<?xi32>, %x: memref<?xi32>, %table: memref<?x?xi32>, %out: memref<?xi64>, %all: index) {
   %d = shardq.count_decode_rows %start : memref<?xi32>

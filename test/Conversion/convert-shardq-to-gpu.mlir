@@ -232,7 +232,7 @@ func.func @rows_on_device(%start: memref<?xi32>, %lens: memref<?xi32>, %n: index
 // CHECK: %[[SENT:.*]] = llvm.addrspacecast
 // CHECK: %[[EXPECTED:.*]] = llvm.addrspacecast
 // CHECK: gpu.barrier
-// CHECK: llvm.call @shardq_device_exchange({{.*}}, %[[SENT]], %[[EXPECTED]])
+// CHECK: llvm.call @shardq_device_exchange({{.*}}, %[[SENT]], %[[EXPECTED]], %{{.*}})
 
 // Read after one signal of the channel:
 // CHECK: gpu.launch {{.*}} function(@memref_copy_8x8_8x8_f32{{[_0-9]*}})

@@ -213,6 +213,14 @@ func.func @f(%p: tensor<?x656xi8>) {
 // -----
 
 func.func @f(%p: tensor<?x656xi8>) {
+  // expected-error @+1 {{packed rows have 1048578 values with rope, expected an even number, at most 1048576}}
+  %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<512 x i8, rope = 1048578, order = rope_scales>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x656xi8>) {
   // expected-error @+2 {{failed to parse ShardQ_PackedRowsAttr parameter 'order'}}
   // expected-error @+1 {{expected ::mlir::shardq::PackedOrder to be one of: scales_rope, rope_scales}}
   %0 = shardq.unpack_rows %p {format = #shardq.packed_rows<512 x i8, rope = 64, order = rope>} : (tensor<?x656xi8>) -> tensor<?x576xbf16>

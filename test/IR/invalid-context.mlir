@@ -1038,3 +1038,72 @@ func.func @f(%i: tensor<?x8xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
       : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi64>
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) {
+  // expected-note @+1 {{it is computed here}}
+  %p, %l = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32, lse = #shardq.lse<base = two>}
+      : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  %cast = tensor.cast %l : tensor<?x8xf32> to tensor<3x8xf32>
+  %part = tensor.cast %p : tensor<?x8x16xbf16> to tensor<3x8x16xbf16>
+  // expected-error @+1 {{merges LSEs of base e, but 'partial_lse' has base two}}
+  %0 = shardq.combine_lse %part lse(%cast) over @ranks "dcp" : (tensor<3x8x16xbf16>, tensor<3x8xf32>) -> tensor<3x2x16xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>) {
+  // expected-note @+1 {{it is computed here}}
+  %p, %l = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32, lse = #shardq.lse<base = two>}
+      : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  %all = shardq.gather_rows %l over @ranks "dcp" : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  // expected-error @+1 {{merges LSEs of base e, but 'lses' has base two}}
+  %0 = shardq.weigh_partial %p lses(%all) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<2147483648x16xbf16>, %s: tensor<?x4xi32>) {
+  // expected-error @+1 {{'slots' has element type i32, expected i64 for the 2147483648 rows of 'kv'}}
+  %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32}
+      : (tensor<?x8x16xbf16>, tensor<2147483648x16xbf16>, tensor<?x4xi32>) -> tensor<?x8x16xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%rows: tensor<?x16xbf16>, %kv: tensor<2147483648x16xbf16>, %s: tensor<?xi32>) -> tensor<2147483648x16xbf16> {
+  // expected-error @+1 {{'slots' has element type i32, expected i64 for the 2147483648 rows of 'cache'}}
+  %0 = shardq.write_rows %rows at(%s) into(%kv)
+      : (tensor<?x16xbf16>, tensor<?xi32>, tensor<2147483648x16xbf16>) -> tensor<2147483648x16xbf16>
+  return %0 : tensor<2147483648x16xbf16>
+}
+
+// -----
+
+func.func @f(%i: memref<?x2x24xbf16>, %o: memref<?x2x16xbf16>, %m: memref<?x2xf32>) {
+  // expected-error @+1 {{@ranks does not name a shardq.mesh}}
+  shardq.merge_lse %i into(%o, %m) over @ranks "dcp" : memref<?x2x24xbf16>, memref<?x2x16xbf16>, memref<?x2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<?x8x16xbf16>, %all: tensor<?x8xf32>) {
+  // expected-error @+1 {{@ranks does not name a shardq.mesh}}
+  %0 = shardq.weigh_partial %p lses(%all) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<?x8x16xf32>) {
+  // expected-error @+1 {{@ranks does not name a shardq.mesh}}
+  %0 = shardq.reduce_heads %s over @ranks "dcp" : (tensor<?x8x16xf32>) -> tensor<?x2x16xbf16>
+  return
+}

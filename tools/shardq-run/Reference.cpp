@@ -70,6 +70,7 @@ private:
   llvm::Error evaluate(tensor::DimOp op, Values &values);
   llvm::Error evaluate(arith::ConstantOp op, Values &values);
   llvm::Error checkTap(TapOp op, Values &values);
+  llvm::Error checkRows(RowWiseOpInterface op, Values &values);
   llvm::Error setInt(Value result, int64_t value, Values &values);
 
   /// The tapped value of a result, in its turn; null where it has no tap.
@@ -980,7 +981,28 @@ llvm::Error Evaluator::checkTap(TapOp op, Values &values) {
 // Functions
 //===----------------------------------------------------------------------===//
 
+/// Rows that a program for one rank has as constants are not those of the
+/// program for all.
+llvm::Error Evaluator::checkRows(RowWiseOpInterface op, Values &values) {
+  std::optional<int64_t> rows;
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!op.isRowOperand(operand))
+      continue;
+    int64_t found = values[operand.get()].array.getNumRows();
+    if (rows && *rows != found)
+      return unsupported(op, "has operands of " + llvm::Twine(*rows) + " and " +
+                                 llvm::Twine(found) +
+                                 " rows among those of all ranks: rows of a "
+                                 "rank are to be sizes of its values");
+    rows = found;
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error Evaluator::evaluate(Operation *op, Values &values) {
+  if (auto rowWise = dyn_cast<RowWiseOpInterface>(op))
+    if (llvm::Error error = checkRows(rowWise, values))
+      return error;
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
       .Case<ExpandRowsOp, ShardLengthsOp, DraftLengthsOp, IndexerOp, TopKOp,
             ConvertIndicesOp, SparseMlaOp, TakeRowsOp, WriteRowsOp,

@@ -30,6 +30,21 @@ static const char *describeGate(shardq_gate gate) {
   return "closed";
 }
 
+/// Blocks of a rank that --shardq-plan-workspace plans for.
+static int64_t getPlannedBlocks(GatherGateOp gate, int64_t ranks,
+                                const CompileOptions &options) {
+  int64_t block = gate.getBlockSize(), run = 1;
+  gate->getParentOfType<ModuleOp>().walk([&](GatherBlocksOp op) {
+    if (int64_t(op.getBlockSize()) == block)
+      run = std::max<int64_t>(
+          run, llvm::divideCeil(int64_t(op.getInterleave()), block));
+  });
+  int64_t whole =
+      llvm::divideCeil(options.maxKvTokens, block) + options.maxRequests;
+  int64_t shared = llvm::divideCeil(options.maxKvTokens, ranks * block);
+  return std::min(shared + run * options.maxRequests, whole);
+}
+
 /// Whether the step fits the inbox that --shardq-plan-workspace will plan.
 static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
                        const CompileOptions &options) {
@@ -46,9 +61,7 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
   auto gathered = gate.getCount().getDefiningOp<GatherBlocksOp>();
   if (gathered && gathered.getFull())
     blocks = step.getNumRequests() * countOwn(step.getMaxSeqLen());
-  int64_t planned = llvm::divideCeil(options.maxKvTokens, ranks * block) +
-                    options.maxRequests;
-  return blocks <= planned;
+  return blocks <= getPlannedBlocks(gate, ranks, options);
 }
 
 /// Rows that are whole on every rank: those of decode requests, or where a

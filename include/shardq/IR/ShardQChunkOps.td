@@ -55,7 +55,7 @@ def ShardQ_ChunkSplitOp : ShardQ_TwoFormOp<"chunk_split", ShardQ_OnAxis> {
 
     So `take_rows %all[%restore]`, with `%all` the gathered rows of what was computed on `take_rows %x[%mine]`,
     has the rows of the step again. With a result of another size, rows behind it are not there. Starts that do
-    not ascend from 0 or end beyond `rows`, and `decodes` below 0 or beyond the last start, are an error of the
+    not ascend from 0 or end beyond `rows`, and `decodes` below 0 or beyond `rows`, are an error of the
     runtime; a request then begins where the ones before it end at the earliest.
 
     ```mlir
@@ -198,6 +198,7 @@ def ShardQ_WriteRowsOp : ShardQ_Op<"write_rows", [
     - `source` and `cache` have one element type and, behind dimension 0, one static shape
     - `source` and `slots` agree in rows
     - `slots` and `cache` are of one view
+    - `slots` are of i64 where `cache` has 2^31 rows or more
   }];
   let arguments = (ins ShardQ_Shaped<ShardQ_MovedElements, [2, 3]>:$source,
                        ShardQ_Shaped<[I32, I64], [1]>:$slots,

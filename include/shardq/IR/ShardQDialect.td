@@ -21,8 +21,11 @@ def ShardQ_Dialect : Dialect {
     | 2 distributed | level 1 on own keys, `local_lengths`, `filter_indices`, `gather_query`, `combine_lse` | `--shardq-dcp` |
     | 2 distributed | `weigh_partial`, `reduce_heads`: what a merge can be made of | `--shardq-select-transport` |
     | 2 distributed | level 1 on gathered keys, `gather_blocks`, `gather_gate`, `gather_kv_start`, `gather_kv_finish`, `gathered_slots`, `gathered_table` | `--shardq-dcp` |
-    | 1 model | `replicated_table`, `token_slots`, `pack_rows`, `unpack_rows`: tables, slots and rows of caches | user, importers |
+    | 2 distributed | level 1 on shards of the tokens in rank order, `shard_lengths`, `gather_rows` | `--shardq-dcp` |
+    | 2 distributed | level 1 on chunks of requests, `count_chunk_rows`, `chunk_split`, `chunk_lengths`, `chunk_slots`, `gather_rows` | `--shardq-pcp` |
+    | 1 model | `replicated_table`, `token_slots`, `write_rows`, `pack_rows`, `unpack_rows`, `draft_lengths`: tables, slots and rows of caches, lengths of draft steps | user, importers |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
+    | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `check_starts` | conversions |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take
     every per-token input with the row as dimension 0, and no row looks at another,
@@ -39,12 +42,12 @@ def ShardQ_Dialect : Dialect {
     (`outs`, no results) with the same meaning.
 
     **Effects.** Ops on tensors are free of effects, except those that talk to
-    other ranks: `exchange`, `gather_query`, `combine_lse`, `reduce_heads`, `gather_kv_start`, `gather_kv_finish`, `push`, `signal`
+    other ranks: `exchange`, `gather_query`, `combine_lse`, `reduce_heads`, `gather_rows`, `gather_kv_start`, `gather_kv_finish`, `push`, `signal`
     and `wait` write the peer-memory resource, so that neither CSE nor DCE nor speculation drops or moves one: a
     rank that skipped one would hang its peers.
 
     Version log: 1 (0.1): levels 1 to 3 for token sharding over one axis; KV caches that
-    are sharded over ranks.
+    are sharded over ranks; requests in chunks.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

@@ -282,6 +282,7 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     - the last dimensions of the q parts add up to that of `kv`, and `Dv` does not exceed it
     - q parts, `kv` and `out` have one element type; with `kv_format`, `kv` has rows of bytes of it, and the others are of bf16
     - `slots` and `kv` are of one view, and are none where `kv` is divided over ranks
+    - `slots` are of i64 where `kv` has 2^31 rows or more
     - heads and dimensions are static, the heads 1 or more
     - `sink` has the op's heads or those of the whole mesh axis
     - `scale` is finite

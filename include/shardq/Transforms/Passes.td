@@ -66,7 +66,7 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp"
     ```
 
-    The form for prefill and mixed steps, in which keys travel, while the indexer runs (on GPUs, so far, before it); nothing is merged, and
+    The form for prefill and mixed steps, in which keys travel, while the indexer runs; nothing is merged, and
     decode rows attend the gathered keys too, or with `decode-rows=combine` go the way of decode steps meanwhile:
 
     ```mlir
@@ -316,7 +316,8 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     differ. `transport=ag_rs` and `transport=ag_ar` choose for `combine_lse` alone, others are then chosen as by `auto`.
     Of a program with merges of both kinds each that cannot take the form that was asked for takes the other one, or what `auto`
     would choose, and the reason says so. Forcing what cannot work anywhere is an error that says why. Capacity decides nothing here: `--shardq-slice-steps` and gates keep
-    steps within it.
+    steps within it. Nor do element types and alignment: a push takes rows of any elements that ops here have, by 16 bytes where
+    all is aligned and by elements otherwise.
   }];
   let options = [
     Option<"transport", "transport", "::mlir::shardq::TransportChoice", "::mlir::shardq::TransportChoice::Auto",
@@ -347,7 +348,7 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
     `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
     outputs as many from each rank, as in a step of the largest size, of scattered tokens as many from all together; gathered rows
     `max_tokens + 2*max_requests` of each rank, `max_tokens` of all together where they are token shards; gathered KV
-    `ceil(max_kv_tokens/(N*B)) + max_requests` blocks of each rank), `slots` micro-batch slots, a hash. `split_gate` and
+    `ceil(max_kv_tokens/(N*B)) + max_requests * ceil(I/B)` blocks of each rank, and no more than all have), `slots` micro-batch slots, a hash. `split_gate` and
     `gather_gate` ops get the same capacities, so larger steps take the other branch.
 
     A channel has one generation where on every path another exchange of the same group

@@ -304,16 +304,18 @@ HeadRun PushKernel::getTarget(HeadRun own, const Place &place) {
 }
 
 void PushKernel::pushToTokens() {
-  Value zero = b.index(0);
-  overTokens(
-      b.dim(sources[0], 0), b.index(op.getCapacity()), [&](const Place &place) {
-        SmallVector<HeadRun> from;
-        for (Value source : sources)
-          from.push_back(getRun(source, place.row, zero));
-        HeadRun to =
-            getRun(inbox, place.groupRow, b.mul(coordinate, b.index(heads)));
-        copyHeads(from, getTarget(to, place), place.part);
-      });
+  Value zero = b.index(0), rows;
+  // The parts of a row may be buffers of different rows.
+  for (Value source : sources)
+    rows = rows ? b.min(rows, b.dim(source, 0)) : b.dim(source, 0);
+  overTokens(rows, b.index(op.getCapacity()), [&](const Place &place) {
+    SmallVector<HeadRun> from;
+    for (Value source : sources)
+      from.push_back(getRun(source, place.row, zero));
+    HeadRun to =
+        getRun(inbox, place.groupRow, b.mul(coordinate, b.index(heads)));
+    copyHeads(from, getTarget(to, place), place.part);
+  });
 }
 
 void PushKernel::pushToHeads() {

@@ -179,7 +179,9 @@ GroupPush::GroupPush(KernelBuilder &b, PushOp op, ValueRange args,
   device = toPointer(b, b.getLoc(), args[numSources + 3]);
   if (carry)
     box = args[numSources + 4];
-  rows = b.dim(sources[0], 0);
+  // The parts of a row may be buffers of different rows.
+  for (Value source : sources)
+    rows = rows ? b.min(rows, b.dim(source, 0)) : b.dim(source, 0);
   if (shape.isByRows)
     rows = arith::DivUIOp::create(b, rows, b.index(shape.ranks));
 }

@@ -168,7 +168,7 @@ static void holdToCommonRows(OpBuilder &builder, Operation *op,
 
 /// What a caller may have got wrong and no type says.
 static void checkStep(OpBuilder &builder, Operation *op) {
-  checkRows(builder, op, [](Value) { return true; });
+  checkSizes(builder, op, [](Value) { return true; });
   auto expand = dyn_cast<ExpandRowsOp>(op);
   if (!expand)
     return;
@@ -215,6 +215,7 @@ void ConvertShardQToLoopsPass::runOnOperation() {
       failed(verifyOnStridedBuffers(getOperation())))
     return signalPassFailure();
   SmallVector<Operation *> ops;
+  SmallVector<Operation *> calls;
   SmallVector<memref::CopyOp> copies;
   getOperation().walk([&](Operation *op) {
     if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp,
@@ -223,14 +224,24 @@ void ConvertShardQToLoopsPass::runOnOperation() {
             SumPartialsOp, TokenSlotsOp, UnpackRowsOp, PackRowsOp,
             DraftLengthsOp>(op))
       ops.push_back(op);
-    // Others are a call of the runtime.
-    if (auto blocks = dyn_cast<GatherBlocksOp>(op); blocks && blocks.getFull())
+    // These are a call of the runtime, and looked at here all the same.
+    if (isa<ShardLengthsOp, ChunkLengthsOp, GatherBlocksOp, ReplicatedTableOp>(
+            op))
+      calls.push_back(op);
+    if (auto blocks = dyn_cast<GatherBlocksOp>(op);
+        blocks && blocks.getFull()) {
+      calls.pop_back();
       ops.push_back(op);
+    }
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&
         isa<MemRefType>(copy.getTarget().getType()))
       copies.push_back(copy);
   });
+  for (Operation *op : calls) {
+    OpBuilder builder(op);
+    checkSizes(builder, op, [](Value) { return true; });
+  }
   for (Operation *op : ops)
     if (failed(convert(op)))
       return signalPassFailure();

@@ -91,6 +91,8 @@ SmallVector<unsigned> mlir::shardq::getRowPositions(Operation *op) {
     return {1, 2};
   if (isa<WriteRowsOp>(op))
     return {0, 1};
+  if (auto push = dyn_cast<PushOp>(op))
+    return llvm::to_vector(llvm::seq<unsigned>(push.getSources().size()));
   SmallVector<unsigned> positions;
   auto rowWise = dyn_cast<RowWiseOpInterface>(op);
   for (OpOperand &operand : op->getOpOperands())
@@ -177,11 +179,25 @@ static std::string getOperandName(Operation *op, unsigned position) {
         return getNameAmong(op, position,
                             {"q", "kv", "slots", "req", "topk_length"});
       })
+      .Case([&](PushOp op) {
+        return "source " + std::to_string(position) + " of " +
+               stringifyDirection(op.getDirection()).str();
+      })
       .Default("operand #" + std::to_string(position));
 }
 
-void mlir::shardq::checkRows(OpBuilder &builder, Operation *op,
-                             llvm::function_ref<bool(Value)> isKnown) {
+/// `what` of the operand is `found`.
+static void expectSize(OpBuilder &builder, Operation *op, StringRef what,
+                       StringRef operand, Value found, Value expected) {
+  ExpectOp::create(
+      builder, op->getLoc(),
+      (what + " of " + operand + " of " + op->getName().getStringRef()).str(),
+      found, expected);
+}
+
+/// Rows of those operands that are read, where they may differ.
+static void checkRows(OpBuilder &builder, Operation *op,
+                      llvm::function_ref<bool(Value)> isKnown) {
   unsigned numRead = op->getNumOperands();
   if (auto twoForms = dyn_cast<TwoFormOpInterface>(op))
     numRead -= twoForms.getOuts().size();
@@ -200,10 +216,59 @@ void mlir::shardq::checkRows(OpBuilder &builder, Operation *op,
     Value other = op->getOperand(position);
     if (haveSameRows({first, other}))
       continue;
-    std::string what = "rows of " + getOperandName(op, position) + " of " +
-                       op->getName().getStringRef().str();
-    ExpectOp::create(builder, loc, what, getSize(other), getSize(first));
+    expectSize(builder, op, "rows", getOperandName(op, position),
+               getSize(other), getSize(first));
   }
+}
+
+/// Sizes that are not the same number, but follow from each other.
+static void checkRelated(OpBuilder &builder, Operation *op, StringRef what,
+                         StringRef name, Value buffer, Value other,
+                         llvm::function_ref<bool(Value)> isKnown,
+                         llvm::function_ref<Value(Value)> expected) {
+  bool isOpen = cast<MemRefType>(buffer.getType()).isDynamicDim(0) ||
+                cast<MemRefType>(other.getType()).isDynamicDim(0);
+  if (!isOpen || !isKnown(buffer) || !isKnown(other))
+    return;
+  auto getSize = [&](Value of) {
+    return builder.createOrFold<memref::DimOp>(op->getLoc(), of, 0);
+  };
+  expectSize(builder, op, what, ("'" + name + "'").str(), getSize(buffer),
+             expected(getSize(other)));
+}
+
+void mlir::shardq::checkSizes(OpBuilder &builder, Operation *op,
+                              llvm::function_ref<bool(Value)> isKnown) {
+  checkRows(builder, op, isKnown);
+  Location loc = op->getLoc();
+  auto checkLengths = [&](StringRef name, Value lengths, Value starts) {
+    checkRelated(builder, op, "requests", name, lengths, starts, isKnown,
+                 [&](Value entries) -> Value {
+                   // No starts at all are no requests.
+                   Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+                   Value some =
+                       arith::MaxSIOp::create(builder, loc, entries, one);
+                   return arith::SubIOp::create(builder, loc, some, one);
+                 });
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<ExpandRowsOp, ShardLengthsOp, ChunkLengthsOp>([&](auto op) {
+        checkLengths("seq_lens", op.getSeqLens(), op.getQueryStart());
+      })
+      .Case<GatherBlocksOp, ReplicatedTableOp>([&](auto op) {
+        if (!haveSameRows({op.getTable(), op.getLengths()}))
+          checkRelated(builder, op, "requests", "lengths", op.getLengths(),
+                       op.getTable(), isKnown, [](Value size) { return size; });
+      })
+      .Case([&](WeighPartialOp op) {
+        MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+        checkRelated(builder, op, "rows", "lses", op.getLses(), op.getPartial(),
+                     isKnown, [&](Value rows) -> Value {
+                       Value ranks = arith::ConstantIndexOp::create(
+                           builder, loc, over.axis.getSize());
+                       return arith::MulIOp::create(builder, loc, rows, ranks);
+                     });
+      });
 }
 
 Value mlir::shardq::createBufferAt(OpBuilder &b, Location loc, MemRefType type,

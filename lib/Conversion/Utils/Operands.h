@@ -27,10 +27,11 @@ SmallVector<unsigned> getRowPositions(Operation *op);
 /// types or by how they were made.
 bool haveSameRows(ArrayRef<Value> buffers);
 
-/// Has the runtime compare the rows of those operands of `op` that are read,
-/// where they may differ. `isKnown` says of which buffers the host knows them.
-void checkRows(OpBuilder &builder, Operation *op,
-               llvm::function_ref<bool(Value)> isKnown);
+/// Has the runtime compare the sizes of operands of `op` that are read and
+/// belong together, where they may differ: rows, requests. `isKnown` says of
+/// which buffers the host knows them.
+void checkSizes(OpBuilder &builder, Operation *op,
+                llvm::function_ref<bool(Value)> isKnown);
 
 /// A buffer of `type` at an `!llvm.ptr`, as a memref whose sizes are given for
 /// its dynamic dimensions and whose layout is the identity.

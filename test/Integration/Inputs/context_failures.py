@@ -49,7 +49,7 @@ def chunks_of_keys(pcp, dcp):
 
 def shards(ranks):
     return program("dcp", (ranks, ranks, 4, "tokens"), "tokens-decode-step", "shardq-dcp{step=decode remarks=false}",
-                   ["gather_rows", "gather_rows", "scatter_rows"])
+                   ["gather_rows", "gather_rows", "scatter_rows"] * 2)
 
 
 # With the arguments of `strike` behind the action: ranks, exchange, slot, epoch.
@@ -62,9 +62,9 @@ CASES = [
     (lambda: gate(2, "decode-step"), 2, 4),
     (lambda: chunks(2, 2), 4, 1),
     (lambda: chunks_of_keys(2, 2), 4, 2),
-    (lambda: shards(2), 2, 2),
+    (lambda: shards(2), 2, 5),
     # In the second slot, after other runs.
-    (lambda: shards(4), 4, 1, 1, 2),
+    (lambda: shards(4), 4, 4, 1, 2),
 ]
 
 

@@ -37,8 +37,8 @@ def entries(name, values):
     return {f"{name}_of": np.array(values, "<i4").reshape(-1, 1)}
 
 
-def fails(text, inputs, *expected):
-    found = run(text, inputs, status=1)
+def fails(text, inputs, *expected, options=()):
+    found = run(text, inputs, *options, status=1)
     for part in expected:
         expect(part in found, f"no '{part}' in:\n{found}")
 
@@ -169,6 +169,71 @@ def sizes():
         for ranks in RANKS:
             text, inputs, _ = of_sizes(name, ranks, 4, 4)
             run(text, inputs)
+
+
+# Parts that travel together.
+
+
+def heads_of(name, width):
+    """Rows of two heads, which nobody knows to be those of another list."""
+    of, rows = f"tensor<?x{2 * width}xf32>", f"tensor<?x2x{width}xf32>"
+    return (f"%{name}_of: {of}",
+            f"  %{name}_rows = tensor.dim %{name}_of, %c0 : {of}\n"
+            f"  %{name} = tensor.expand_shape %{name}_of [[0], [1, 2]] output_shape [%{name}_rows, 2, {width}] "
+            f": {of} into {rows}\n")
+
+
+def parts_fail(ranks, arguments, body, result, inputs, *expected):
+    text = program(ranks, arguments, "  %c0 = arith.constant 0 : index\n" + body, [("%r", result)])
+    inputs = {name: np.ones(shape, "<f4") if isinstance(shape, tuple) else shape for name, shape in inputs.items()}
+    # Nothing here is in slices.
+    options = ["--max-tokens=64"]
+    if expected:
+        fails(text, inputs, *expected, options=options)
+    else:
+        run(text, inputs, *options)
+
+
+def parts():
+    """Sources of one push, and lists over requests, that differ."""
+    for ranks, rows, others in ((1, 5, 3), (2, 3, 5), (3, 4, 0), (4, 4, 4)):
+        def disagree(what, found=others, expected=rows):
+            return [] if rows == others else [f"sizes disagree, {found} where {expected} is expected", what]
+
+        all_heads = f"tensor<?x{2 * ranks}x6xf32>"
+        (a, make_a), (b, make_b) = heads_of("a", 4), heads_of("b", 2)
+        parts_fail(ranks, f"{a}, {b}", make_a + make_b + f"""  %r = shardq.gather_query(%a, %b) over @ranks "tp"
+      : (tensor<?x2x4xf32>, tensor<?x2x2xf32>) -> {all_heads}""", all_heads,
+                   dict(a_of=(rows, 8), b_of=(others, 4)), *disagree("rows of source 1 of gather_heads"))
+        parts_fail(ranks, "%a: tensor<?x4xf32>, %b: tensor<?x2xf32>",
+                   """  %r = shardq.gather_rows %a, %b over @ranks "tp"
+      : (tensor<?x4xf32>, tensor<?x2xf32>) -> tensor<?x6xf32>""", "tensor<?x6xf32>",
+                   dict(a=(rows, 4), b=(others, 2)), *disagree("rows of source 1 of gather_rows"))
+        partial, lse, own = f"tensor<?x{2 * ranks}x4xf32>", f"tensor<?x{2 * ranks}xf32>", "tensor<?x2x4xf32>"
+        parts_fail(ranks, f"%p: {partial}, %l: {lse}", f"""  %r = shardq.combine_lse %p lse(%l) over @ranks "tp"
+      : ({partial}, {lse}) -> {own}""", own,
+                   dict(p=(rows, 2 * ranks, 4), l=(others, 2 * ranks)), *disagree("rows of source 1 of scatter_heads"))
+        parts_fail(ranks, "%p: tensor<?x2x4xf32>, %l: tensor<?x2xf32>", """  %r = shardq.weigh_partial %p lses(%l) over @ranks "tp"
+      : (tensor<?x2x4xf32>, tensor<?x2xf32>) -> tensor<?x2x4xf32>""", own,
+                   dict(p=(rows, 2, 4), l=(others * ranks, 2)),
+                   *disagree("rows of 'lses' of shardq.weigh_partial", others * ranks, rows * ranks))
+
+
+def requests():
+    """Lists over requests that differ."""
+    for ranks, starts, lengths in zip(itertools.cycle(RANKS), ([0, 3, 9, 9], [0, 3], [0]), ([5], [5, 9, 2], [5])):
+        s, take_s = made("s")
+        l, take_l = made("l")
+        inputs = dict(entries("s", starts), **entries("l", lengths), n=np.array(12, "<i8"))
+        parts_fail(ranks, f"{s}, {l}, %n: index", take_s + take_l + EXPAND[1] + "\n  %r = arith.addi %a, %b : tensor<?xi32>",
+                   VECTOR, inputs, f"sizes disagree, {len(lengths)} where {len(starts) - 1} is expected",
+                   "requests of 'seq_lens' of shardq.expand_rows")
+        table = np.arange(1, 9, dtype="<i4").reshape(2, 4)
+        inputs = dict(entries("l", lengths), table=table)
+        parts_fail(ranks, f"{l}, %table: tensor<?x?xi32>", take_l + """  %r, %i, %c = shardq.gather_blocks %table lengths(%l) over @ranks "tp"
+      {block_size = 4 : i64, interleave = 2 : i64} : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)""",
+                   VECTOR, inputs, f"sizes disagree, {len(lengths)} where 2 is expected",
+                   "requests of 'lengths' of shardq.gather_blocks")
 
 
 if __name__ == "__main__":
