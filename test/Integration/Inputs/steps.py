@@ -174,13 +174,19 @@ def sizes():
 # Parts that travel together.
 
 
-def heads_of(name, width):
-    """Rows of two heads, which nobody knows to be those of another list."""
-    of, rows = f"tensor<?x{2 * width}xf32>", f"tensor<?x2x{width}xf32>"
+def heads_of(name, width, heads=2):
+    """Rows of heads, which nobody knows to be those of another list."""
+    of, rows = f"tensor<?x{heads * width}xf32>", f"tensor<?x{heads}x{width}xf32>"
     return (f"%{name}_of: {of}",
             f"  %{name}_rows = tensor.dim %{name}_of, %c0 : {of}\n"
-            f"  %{name} = tensor.expand_shape %{name}_of [[0], [1, 2]] output_shape [%{name}_rows, 2, {width}] "
+            f"  %{name} = tensor.expand_shape %{name}_of [[0], [1, 2]] output_shape [%{name}_rows, {heads}, {width}] "
             f": {of} into {rows}\n")
+
+
+def lses_of(name, heads):
+    of = f"tensor<?x{heads}x1xf32>"
+    return (f"%{name}_of: {of}",
+            f"  %{name} = tensor.collapse_shape %{name}_of [[0], [1, 2]] : {of} into tensor<?x{heads}xf32>\n")
 
 
 def parts_fail(ranks, arguments, body, result, inputs, *expected):
@@ -205,17 +211,18 @@ def parts():
         parts_fail(ranks, f"{a}, {b}", make_a + make_b + f"""  %r = shardq.gather_query(%a, %b) over @ranks "tp"
       : (tensor<?x2x4xf32>, tensor<?x2x2xf32>) -> {all_heads}""", all_heads,
                    dict(a_of=(rows, 8), b_of=(others, 4)), *disagree("rows of source 1 of gather_heads"))
-        parts_fail(ranks, "%a: tensor<?x4xf32>, %b: tensor<?x2xf32>",
-                   """  %r = shardq.gather_rows %a, %b over @ranks "tp"
-      : (tensor<?x4xf32>, tensor<?x2xf32>) -> tensor<?x6xf32>""", "tensor<?x6xf32>",
-                   dict(a=(rows, 4), b=(others, 2)), *disagree("rows of source 1 of gather_rows"))
-        partial, lse, own = f"tensor<?x{2 * ranks}x4xf32>", f"tensor<?x{2 * ranks}xf32>", "tensor<?x2x4xf32>"
-        parts_fail(ranks, f"%p: {partial}, %l: {lse}", f"""  %r = shardq.combine_lse %p lse(%l) over @ranks "tp"
-      : ({partial}, {lse}) -> {own}""", own,
-                   dict(p=(rows, 2 * ranks, 4), l=(others, 2 * ranks)), *disagree("rows of source 1 of scatter_heads"))
-        parts_fail(ranks, "%p: tensor<?x2x4xf32>, %l: tensor<?x2xf32>", """  %r = shardq.weigh_partial %p lses(%l) over @ranks "tp"
-      : (tensor<?x2x4xf32>, tensor<?x2xf32>) -> tensor<?x2x4xf32>""", own,
-                   dict(p=(rows, 2, 4), l=(others * ranks, 2)),
+        parts_fail(ranks, f"{a}, {b}", make_a + make_b + """  %r = shardq.gather_rows %a, %b over @ranks "tp"
+      : (tensor<?x2x4xf32>, tensor<?x2x2xf32>) -> tensor<?x2x6xf32>""", "tensor<?x2x6xf32>",
+                   dict(a_of=(rows, 8), b_of=(others, 4)), *disagree("rows of source 1 of gather_rows"))
+        heads, own = 2 * ranks, "tensor<?x2x4xf32>"
+        (p, make_p), (l, make_l) = heads_of("p", 4, heads), lses_of("l", heads)
+        parts_fail(ranks, f"{p}, {l}", make_p + make_l + f"""  %r = shardq.combine_lse %p lse(%l) over @ranks "tp"
+      : (tensor<?x{heads}x4xf32>, tensor<?x{heads}xf32>) -> {own}""", own,
+                   dict(p_of=(rows, heads * 4), l_of=(others, heads, 1)), *disagree("rows of source 1 of scatter_heads"))
+        (p, make_p), (l, make_l) = heads_of("p", 4), lses_of("l", 2)
+        parts_fail(ranks, f"{p}, {l}", make_p + make_l + f"""  %r = shardq.weigh_partial %p lses(%l) over @ranks "tp"
+      : (tensor<?x2x4xf32>, tensor<?x2xf32>) -> {own}""", own,
+                   dict(p_of=(rows, 8), l_of=(others * ranks, 2, 1)),
                    *disagree("rows of 'lses' of shardq.weigh_partial", others * ranks, rows * ranks))
 
 
