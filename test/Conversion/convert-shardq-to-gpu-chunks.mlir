@@ -134,3 +134,30 @@ func.func @tails(%x: memref<?x8xi32>, %start: memref<?xi32>, %rows: index) {
   shardq.tap "tails" %0 : memref<?x8xi32, strided<[8, 1], offset: ?>>
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2]
+shardq.plan @plan over @ranks {channels = [#shardq.channel<"gather_rows 8xf32", offset = 0, bytes = 1024, generations = 1>],
+  exchanges = ["gather_rows exchange 0 of @f"], hash = 7 : i64, slot_bytes = 1024 : i64, slots = 1 : i64}
+// A step that does not fit its inbox has all rows on each rank, which the step bounds, not the plan.
+// CHECK-LABEL: func.func @larger(
+// CHECK: %[[MOST:.*]] = arith.maxsi %arg2, %c0
+// CHECK: %[[BOUND:.*]] = arith.addi %[[MOST]]
+// CHECK: memref.alloc(%[[BOUND]]) : memref<?x8xf32>
+// CHECK: memref.alloc(%[[BOUND]]) : memref<?x8xf32>
+func.func @larger(%start: memref<?xi32>, %decodes: index, %rows: index, %x: memref<?x8xf32>, %y: memref<?x8xf32>) {
+  %two = arith.constant 2 : index
+  %n = shardq.count_chunk_rows all %start decodes(%decodes) rows(%rows) over @ranks "pcp" : memref<?xi32>
+  %mine = memref.alloc(%n) : memref<?xi32>
+  %all = memref.alloc(%rows) : memref<?xi32>
+  shardq.chunk_split %start decodes(%decodes) rows(%rows) over @ranks "pcp" outs(%mine, %all)
+      : (memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()
+  %own = memref.alloc(%n) : memref<?x8xf32>
+  shardq.take_rows %x[%mine] outs(%own) : (memref<?x8xf32>, memref<?xi32>, memref<?x8xf32>) -> ()
+  %of_all = arith.muli %n, %two : index
+  %inbox = shardq.workspace @plan channel 0 (%of_all) : memref<?x8xf32, #shardq.symmetric<@ranks>>
+  %again = memref.alloc(%n) : memref<?x8xf32>
+  shardq.take_rows %y[%mine] outs(%again) : (memref<?x8xf32>, memref<?xi32>, memref<?x8xf32>) -> ()
+  return
+}

@@ -520,7 +520,7 @@ CHUNK = [
       for ranks in (1, 2, 3, 4, 8) for by in (0, 1)),
     *(Chunk(f"chunk_lengths_{part}_{ranks}", "lengths", ranks, part)
       for ranks in (1, 2, 3, 4, 8) for part in ("head", "tail")),
-    *(Chunk(f"chunk_slots_own_{ranks}{'_by_part' * by}", "slots", ranks, by_part=bool(by), slot=slot, own=True)
+    *(Chunk(f"chunk_slots_front_{ranks}{'_by_part' * by}", "slots", ranks, by_part=bool(by), slot=slot, own=True)
       for ranks, slot, by in ((1, "i32", 0), (2, "i64", 1), (3, "i32", 0), (4, "i64", 0), (8, "i32", 1))),
     *(Chunk(f"chunk_slots_{ranks}_{slot}{'_by_part' * by}", "slots", ranks, by_part=bool(by), slot=slot)
       for ranks, slot, by in ((1, "i32", 0), (2, "i64", 0), (3, "i32", 1), (4, "i64", 1), (8, "i64", 0),

@@ -146,7 +146,10 @@ void DeviceValues::noteWorkspace(WorkspaceOp op) {
   if (!cast<MemRefType>(op.getType()).isDynamicDim(0))
     return;
   int64_t blockRows;
-  if (Value count = findBlockCount(op.getSizes().front(), blockRows))
+  Value count = findBlockCount(op.getSizes().front(), blockRows);
+  // A count that the step bounds may be beyond the inbox: in steps that do not
+  // fit nothing is exchanged.
+  if (count && !mostRows.contains(count))
     mostBlocks[count] = getPlannedRows(op) / blockRows;
 }
 
