@@ -101,6 +101,25 @@ func.func @counted(%start: memref<?xi32>, %x: memref<?xi32>, %table: memref<?x?x
   return
 }
 
+// Nor what a step hands in for a branch that only the device knows to be taken. On the CPU who is there looks.
+// GPU-LABEL: func.func @untaken
+// GPU-NOT: shardq.expect
+// GPU: return
+//
+// LOOPS-LABEL: func.func @untaken
+// LOOPS: scf.if
+// LOOPS: shardq.expect "rows of 'req' of shardq.convert_indices"
+func.func @untaken(%start: memref<?xi32>, %topk: memref<?x4xi32>, %table: memref<?x?xi32>, %req: memref<?xi32>, %to: memref<?x4xi32>) {
+  %c0 = arith.constant 0 : index
+  %d = shardq.count_decode_rows %start : memref<?xi32>
+  %taken = arith.cmpi sgt, %d, %c0 : index
+  scf.if %taken {
+    shardq.convert_indices %topk table(%table) rows(%req) outs(%to) {block_size = 4 : i64}
+        : (memref<?x4xi32>, memref<?x?xi32>, memref<?xi32>, memref<?x4xi32>) -> ()
+  }
+  return
+}
+
 // A token without a place is told by whoever finds it.
 // LOOPS-LABEL: func.func @step
 // LOOPS: shardq.check_starts %arg0 decodes(%{{.*}}) rows(%arg3) : memref<?xi32>
