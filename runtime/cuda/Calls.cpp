@@ -79,15 +79,9 @@ int64_t shardq_context::multiprocessors() {
 
 void shardq_context::driverFailed(DriverCall call, Result result,
                                   std::string detail) {
-  Failure failure;
-  failure.status = SHARDQ_SYSTEM;
-  failure.reporter = comm.rank;
-  failure.culprit = comm.rank;
-  failure.slot = slot;
-  failure.expected = static_cast<int64_t>(call);
-  failure.found = result;
-  failure.misuse = static_cast<int64_t>(Misuse::Driver);
-  comm.fail(failure, std::move(detail));
+  comm.fail(makeFailure(SHARDQ_SYSTEM, Misuse::Driver, result,
+                        static_cast<int64_t>(call)),
+            std::move(detail));
 }
 
 bool shardq_context::isCapturing() {
@@ -114,15 +108,9 @@ bool shardq_context::grow(uint64_t bytes) {
     return true;
   }
   if (isCapturing()) {
-    Failure failure;
-    failure.status = SHARDQ_CAPACITY;
-    failure.reporter = comm.rank;
-    failure.culprit = comm.rank;
-    failure.slot = slot;
-    failure.expected = static_cast<int64_t>(arena.capacity());
-    failure.found = static_cast<int64_t>(bytes);
-    failure.misuse = static_cast<int64_t>(Misuse::Arena);
-    comm.fail(failure);
+    comm.fail(makeFailure(SHARDQ_CAPACITY, Misuse::Arena,
+                          static_cast<int64_t>(bytes),
+                          static_cast<int64_t>(arena.capacity())));
     return false;
   }
   CaptureGuard guard(comm.gpu->driver);

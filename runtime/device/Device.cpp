@@ -106,29 +106,15 @@ void record(const DeviceContext &context, const Failure &failure) {
     publish(context, failure);
 }
 
-/// A call that cannot be right.
+/// A call that cannot be right, or data of a step: of `request`, if of one.
 void recordMisuse(const DeviceContext &context, Misuse kind, int64_t operation,
-                  int64_t found, int64_t expected) {
+                  int64_t found, int64_t expected, int64_t request = -1) {
   Failure failure;
   failure.status = SHARDQ_INVALID;
   failure.reporter = context.rank;
   failure.culprit = context.rank;
   failure.slot = context.slot;
   failure.operation = operation;
-  failure.expected = expected;
-  failure.found = found;
-  failure.misuse = static_cast<int64_t>(kind);
-  record(context, failure);
-}
-
-/// Data of a step that cannot be right.
-void recordWrongStep(const DeviceContext &context, Misuse kind, int64_t request,
-                     int64_t found, int64_t expected) {
-  Failure failure;
-  failure.status = SHARDQ_INVALID;
-  failure.reporter = context.rank;
-  failure.culprit = context.rank;
-  failure.slot = context.slot;
   failure.expected = expected;
   failure.found = found;
   failure.misuse = static_cast<int64_t>(kind);
@@ -514,9 +500,9 @@ SHARDQ_DEVICE void shardq_device_beyond_table(const DeviceContext *context,
                                               int64_t block, int64_t request,
                                               int64_t requests, int64_t width) {
   bool isKnown = request < requests;
-  recordWrongStep(
-      *context, isKnown ? Misuse::BlockBeyondTable : Misuse::RequestBeyondTable,
-      request, block, isKnown ? width : requests);
+  recordMisuse(*context,
+               isKnown ? Misuse::BlockBeyondTable : Misuse::RequestBeyondTable,
+               /*operation=*/-1, block, isKnown ? width : requests, request);
 }
 
 SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
@@ -525,13 +511,13 @@ SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
   Misuse kind = index == 0       ? Misuse::FirstStart
                 : start < before ? Misuse::StartBelow
                                  : Misuse::LastStart;
-  recordWrongStep(*context, kind, index, start,
-                  kind == Misuse::LastStart ? rows : before);
+  recordMisuse(*context, kind, /*operation=*/-1, start,
+               kind == Misuse::LastStart ? rows : before, index);
 }
 
 SHARDQ_DEVICE void shardq_device_wrong_decodes(const DeviceContext *context,
                                                int64_t decodes, int64_t rows) {
-  recordWrongStep(*context, Misuse::Decodes, -1, decodes, rows);
+  recordMisuse(*context, Misuse::Decodes, /*operation=*/-1, decodes, rows);
 }
 
 SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,

@@ -39,30 +39,29 @@ char *shardq_context::inbox(int32_t channel, uint64_t epoch) const {
          generation * buffer.bytes;
 }
 
-void shardq_context::misuse(Misuse kind, int64_t found, int64_t expected,
-                            int64_t operation) {
+Failure shardq_context::makeFailure(shardq_status status, Misuse kind,
+                                    int64_t found, int64_t expected) const {
   Failure failure;
-  failure.status = SHARDQ_INVALID;
+  failure.status = status;
   failure.reporter = comm.rank;
   failure.culprit = comm.rank;
   failure.slot = slot;
-  failure.operation = operation;
   failure.expected = expected;
   failure.found = found;
   failure.misuse = static_cast<int64_t>(kind);
+  return failure;
+}
+
+void shardq_context::misuse(Misuse kind, int64_t found, int64_t expected,
+                            int64_t operation) {
+  Failure failure = makeFailure(SHARDQ_INVALID, kind, found, expected);
+  failure.operation = operation;
   comm.fail(failure);
 }
 
 void shardq_context::wrongStep(Misuse kind, int64_t request, int64_t found,
                                int64_t expected, std::string text) {
-  Failure failure;
-  failure.status = SHARDQ_INVALID;
-  failure.reporter = comm.rank;
-  failure.culprit = comm.rank;
-  failure.slot = slot;
-  failure.expected = expected;
-  failure.found = found;
-  failure.misuse = static_cast<int64_t>(kind);
+  Failure failure = makeFailure(SHARDQ_INVALID, kind, found, expected);
   failure.request = request;
   comm.fail(failure, std::move(text));
 }

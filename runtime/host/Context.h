@@ -88,6 +88,9 @@ private:
                  const shardq::protocol::Group &group, const int64_t *rows);
   bool awaitGroup(int32_t channel, int32_t operation,
                   const shardq::protocol::Group &group, const int64_t *rows);
+  /// Of this rank, which nobody else caused.
+  shardq::Failure makeFailure(shardq_status status, shardq::Misuse kind,
+                              int64_t found, int64_t expected = -1) const;
   void misuse(shardq::Misuse kind, int64_t found, int64_t expected = -1,
               int64_t operation = -1);
   void wrongStep(shardq::Misuse kind, int64_t request, int64_t found,

@@ -37,14 +37,8 @@ void shardq_context::ncclFailed(const char *call, nccl::Result result) {
     nap();
   if (comm.failed())
     return;
-  Failure failure;
-  failure.status = SHARDQ_SYSTEM;
-  failure.reporter = comm.rank;
-  failure.culprit = comm.rank;
-  failure.slot = slot;
-  failure.found = result;
-  failure.misuse = static_cast<int64_t>(Misuse::Nccl);
-  comm.fail(failure, comm.carrier->link(slot).describe(call, result));
+  comm.fail(makeFailure(SHARDQ_SYSTEM, Misuse::Nccl, result),
+            comm.carrier->link(slot).describe(call, result));
 }
 
 /// Enqueues a group. Peers are connected, so it takes no longer than that; what

@@ -225,14 +225,10 @@ void ConvertShardQToLoopsPass::runOnOperation() {
             DraftLengthsOp>(op))
       ops.push_back(op);
     // These are a call of the runtime, and looked at here all the same.
-    if (isa<ShardLengthsOp, ChunkLengthsOp, GatherBlocksOp, ReplicatedTableOp>(
-            op))
+    if (isa<ShardLengthsOp, ChunkLengthsOp, ReplicatedTableOp>(op))
       calls.push_back(op);
-    if (auto blocks = dyn_cast<GatherBlocksOp>(op);
-        blocks && blocks.getFull()) {
-      calls.pop_back();
-      ops.push_back(op);
-    }
+    if (auto blocks = dyn_cast<GatherBlocksOp>(op))
+      (blocks.getFull() ? ops : calls).push_back(op);
     if (auto copy = dyn_cast<memref::CopyOp>(op);
         copy && isa<MemRefType>(copy.getSource().getType()) &&
         isa<MemRefType>(copy.getTarget().getType()))
