@@ -1373,6 +1373,12 @@ if wanted sanitizer; then
       alone sanitizer-$tool 120 sanitized $tool round_trip 2 8 512 bf16 3
       alone sanitizer-$tool-attention 240 sanitized $tool ranks 2 "$tp2" \
         --step="$examples/steps/small-one-token.json" --shard-q-tokens
+      alone sanitizer-$tool-decode 240 sanitized $tool ranks 2 "$dcp2" \
+        --step="$examples/steps/small-one-token.json" --pipeline="$dcp"
+      alone sanitizer-$tool-gather 240 sanitized $tool ranks 2 "$mixed2" \
+        --step="$examples/steps/small-one-token.json" --pipeline="$gather"
+      alone sanitizer-$tool-chunks 240 sanitized $tool ranks 2 "$chunks2" \
+        --step="$examples/steps/small-one-token.json" --pipeline="$chunks"
     done
   fi
 fi
