@@ -1322,17 +1322,26 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
          {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()})
       if (values.isDevice(bound))
         return op->emitOpError("has a bound that only the device knows");
-    if (failed(lowerOps(getOps(*loop.getBody()), predicate)))
+    // Also before the body is looked at, whose kernels may not take what such
+    // a branch hands on: they would say so of themselves.
+    auto verifyCarried = [&]() -> LogicalResult {
+      for (ValueRange carried :
+           {ValueRange(loop.getInitArgs()), loop.getYieldedValues()})
+        for (Value value : carried) {
+          auto branch = stripCasts(value).getDefiningOp<scf::IfOp>();
+          if (values.isDevice(value) ||
+              (branch && values.isDevice(branch.getCondition())))
+            return op->emitOpError(
+                       "carries a value to its next turn that only the "
+                       "device knows: ")
+                   << value.getType();
+        }
+      return success();
+    };
+    if (failed(verifyCarried()) ||
+        failed(lowerOps(getOps(*loop.getBody()), predicate)))
       return failure();
-    for (ValueRange carried :
-         {ValueRange(loop.getInitArgs()), loop.getYieldedValues()})
-      for (Value value : carried)
-        if (values.isDevice(value))
-          return op->emitOpError(
-                     "carries a value to its next turn that only the "
-                     "device knows: ")
-                 << value.getType();
-    return success();
+    return verifyCarried();
   }
   if (auto alloc = dyn_cast<memref::AllocOp>(op))
     return lowerAlloc(alloc);
