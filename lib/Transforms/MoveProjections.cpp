@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Matchers.h"
@@ -37,8 +38,8 @@ struct Projection {
 
   Value getValues() const { return op->getOperand(valuesInput); }
   Value getWeights() const { return op->getOperand(weightsInput); }
-  Value getResult() {
-    return (narrow ? narrow : op.getOperation())->getResult(0);
+  Value getResult() const {
+    return narrow ? narrow->getResult(0) : op->getResult(0);
   }
 };
 
@@ -62,7 +63,11 @@ public:
 private:
   bool widen(const Projection &projection, Operation *exchange,
              FlatSymbolRefAttr mesh, StringAttr axis);
+  Projection cloneFor(const Projection &projection, Value values);
   Value project(const Projection &projection, Value values);
+  Projection sink(const Projection &projection, ArrayRef<OpResult> results,
+                  Operation *merge);
+  Projection sink(const Projection &projection, GatherQueryOp gather);
   CombineLseOp moveBefore(CombineLseOp combine);
   SmallVector<Projection> takeProjections(Value &source, GatherQueryOp gather);
   void moveBehind(GatherQueryOp gather);
@@ -152,6 +157,77 @@ static std::optional<Projection> matchProjection(linalg::LinalgOp op,
   return found;
 }
 
+/// The projection that makes the value.
+static std::optional<Projection> findProducer(Value value) {
+  Operation *producer = value.getDefiningOp();
+  if (auto narrow = dyn_cast_if_present<arith::TruncFOp>(producer))
+    producer = narrow.getIn().getDefiningOp();
+  auto op = dyn_cast_if_present<linalg::LinalgOp>(producer);
+  for (unsigned input : {0, 1})
+    if (std::optional<Projection> found = matchProjection(op, input))
+      if (found->getResult() == value)
+        return found;
+  return std::nullopt;
+}
+
+/// Asks for a size, which is the same on both sides of a projection or known.
+static bool asksForSize(Operation *op) {
+  auto dim = dyn_cast<tensor::DimOp>(op);
+  return dim && dim.getConstantIndex();
+}
+
+/// Who reads the values.
+static SmallVector<OpOperand *> getReaders(Value value) {
+  SmallVector<OpOperand *> readers;
+  for (OpOperand &use : value.getUses())
+    if (!asksForSize(use.getOwner()))
+      readers.push_back(&use);
+  return readers;
+}
+
+/// The only op that reads the value; null if there are others. Branches hand it
+/// on: `results` are theirs, from the inner to the outer ones.
+static OpOperand *followToReader(Value value,
+                                 SmallVectorImpl<OpResult> &results) {
+  for (;;) {
+    SmallVector<OpOperand *> readers = getReaders(value);
+    if (readers.size() != 1)
+      return nullptr;
+    OpOperand *reader = readers.front();
+    auto branch = dyn_cast<scf::IfOp>(reader->getOwner()->getParentOp());
+    if (!branch || !isa<scf::YieldOp>(reader->getOwner()))
+      return reader;
+    results.push_back(branch->getResult(reader->getOperandNumber()));
+    value = results.back();
+  }
+}
+
+/// Whether the value is made for `reader` alone, or for branches of one op of
+/// which `reader` is in one, each of which may make it for itself.
+static bool isMadeFor(Value value, Operation *reader) {
+  SmallVector<OpOperand *> readers = getReaders(value);
+  Block *block = value.getParentBlock();
+  for (;;) {
+    Operation *ancestor = block->findAncestorOpInBlock(*reader);
+    if (!ancestor)
+      return false;
+    if (ancestor == reader)
+      return readers.size() == 1;
+    if (!isa<scf::IfOp>(ancestor) || llvm::any_of(readers, [&](OpOperand *use) {
+          return !ancestor->isAncestor(use->getOwner());
+        }))
+      return false;
+    Region *side = nullptr;
+    for (Region &region : ancestor->getRegions())
+      if (region.isAncestor(reader->getParentRegion()))
+        side = &region;
+    llvm::erase_if(readers, [&](OpOperand *use) {
+      return !side->isAncestor(use->getOwner()->getParentRegion());
+    });
+    block = &side->front();
+  }
+}
+
 void Mover::remark(Operation *op, const llvm::Twine &text) {
   if (remarks)
     op->emitRemark(text);
@@ -209,8 +285,8 @@ bool Mover::widen(const Projection &projection, Operation *exchange,
 // Rewriting
 //===----------------------------------------------------------------------===//
 
-/// The projection of the values of all heads, where the builder stands.
-Value Mover::project(const Projection &projection, Value values) {
+/// The projection of other values, where the builder stands.
+Projection Mover::cloneFor(const Projection &projection, Value values) {
   linalg::LinalgOp op = projection.op;
   Location loc = op.getLoc();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -229,15 +305,23 @@ Value Mover::project(const Projection &projection, Value values) {
   SmallVector<Value> operands(op->getOperands());
   operands[projection.valuesInput] = values;
   operands[2] = init;
-  Operation *result = clone(builder, op, TypeRange{all}, operands);
-  moved.insert(&result->getOpOperand(projection.weightsInput));
-  if (!projection.narrow)
-    return result->getResult(0);
-  Type narrow = getElementTypeOrSelf(projection.narrow->getResult(0));
-  return clone(builder, projection.narrow,
-               TypeRange{RankedTensorType::get(all.getShape(), narrow)},
-               result->getResults())
-      ->getResult(0);
+  Projection made = projection;
+  made.op =
+      cast<linalg::LinalgOp>(clone(builder, op, TypeRange{all}, operands));
+  if (projection.narrow) {
+    Type narrow = getElementTypeOrSelf(projection.narrow->getResult(0));
+    made.narrow = clone(builder, projection.narrow,
+                        RankedTensorType::get(all.getShape(), narrow),
+                        made.op->getResults());
+  }
+  return made;
+}
+
+/// The same of the values of all heads.
+Value Mover::project(const Projection &projection, Value values) {
+  Projection made = cloneFor(projection, values);
+  moved.insert(&made.op->getOpOperand(projection.weightsInput));
+  return made.getResult();
 }
 
 static void eraseUnused(const Projection &projection) {
@@ -245,6 +329,79 @@ static void eraseUnused(const Projection &projection) {
     projection.narrow->erase();
   if (projection.op->use_empty())
     projection.op->erase();
+}
+
+/// Who asks for a size of the value asks `other`, which has as many rows.
+static void askOther(Value value, Value other) {
+  auto type = cast<RankedTensorType>(value.getType());
+  for (Operation *user : llvm::make_early_inc_range(value.getUsers())) {
+    if (!asksForSize(user))
+      continue;
+    auto dim = cast<tensor::DimOp>(user);
+    int64_t index = *dim.getConstantIndex();
+    if (index == 0) {
+      if (other != value)
+        dim.getSourceMutable().assign(other);
+      continue;
+    }
+    OpBuilder b(dim);
+    Value size =
+        arith::ConstantIndexOp::create(b, dim.getLoc(), type.getDimSize(index));
+    dim.replaceAllUsesWith(size);
+    dim.erase();
+  }
+}
+
+/// Each side of the branches that hand on what `merge` returns projects it for
+/// itself. Returns the projection of the merge's side.
+Projection Mover::sink(const Projection &projection, ArrayRef<OpResult> results,
+                       Operation *merge) {
+  Projection last = projection;
+  for (OpResult result : llvm::reverse(results)) {
+    auto branch = cast<scf::IfOp>(result.getOwner());
+    Projection outer = last;
+    for (Region &side : branch->getRegions()) {
+      OpOperand &yielded =
+          side.front().getTerminator()->getOpOperand(result.getResultNumber());
+      builder.setInsertionPoint(yielded.getOwner());
+      Projection made = cloneFor(outer, yielded.get());
+      yielded.set(made.getResult());
+      if (side.isAncestor(merge->getParentRegion()))
+        last = made;
+    }
+    askOther(result, result);
+    outer.getResult().replaceAllUsesWith(result);
+    eraseUnused(outer);
+    result.setType(last.getResult().getType());
+  }
+  return last;
+}
+
+/// Each branch that reads what the projection makes makes it for itself, down
+/// to the one that the gather is in. Returns that one's.
+Projection Mover::sink(const Projection &projection, GatherQueryOp gather) {
+  Projection last = projection;
+  while (last.op->getBlock() != gather->getBlock()) {
+    Operation *branch = last.op->getBlock()->findAncestorOpInBlock(*gather);
+    Projection outer = last;
+    askOther(outer.getResult(), outer.getValues());
+    for (Region &side : branch->getRegions()) {
+      SmallVector<OpOperand *> readers = getReaders(outer.getResult());
+      llvm::erase_if(readers, [&](OpOperand *use) {
+        return !side.isAncestor(use->getOwner()->getParentRegion());
+      });
+      if (readers.empty())
+        continue;
+      builder.setInsertionPointToStart(&side.front());
+      Projection made = cloneFor(outer, outer.getValues());
+      for (OpOperand *use : readers)
+        use->set(made.getResult());
+      if (side.isAncestor(gather->getParentRegion()))
+        last = made;
+    }
+    eraseUnused(outer);
+  }
+  return last;
 }
 
 /// Nothing travels over an axis of one rank.
@@ -266,15 +423,14 @@ CombineLseOp Mover::moveBefore(CombineLseOp combine) {
     remark(projection, "projection stays where it is: " + why);
     return CombineLseOp();
   };
-  if (combine.isOnBuffers() || isAlone(combine) || combine.keepsAllHeads() ||
-      !combine->getResult(0).hasOneUse())
+  if (combine.isOnBuffers() || isAlone(combine))
     return {};
-  OpOperand &use = *combine->getResult(0).use_begin();
-  unsigned input = use.getOperandNumber();
-  if (input > 1)
+  SmallVector<OpResult> branches;
+  OpOperand *use = followToReader(combine->getResult(0), branches);
+  if (!use || use->getOperandNumber() > 1)
     return {};
-  std::optional<Projection> projection =
-      matchProjection(dyn_cast<linalg::LinalgOp>(use.getOwner()), input);
+  std::optional<Projection> projection = matchProjection(
+      dyn_cast<linalg::LinalgOp>(use->getOwner()), use->getOperandNumber());
   if (!projection)
     return {};
   auto type = cast<RankedTensorType>(projection->getResult().getType());
@@ -282,16 +438,20 @@ CombineLseOp Mover::moveBefore(CombineLseOp combine) {
     return stays(projection->op, "what it makes is not smaller");
   if (!isa<BFloat16Type, Float16Type, Float32Type>(type.getElementType()))
     return stays(projection->op, "what it makes cannot be merged");
-  // Where rows are scattered a rank has the weights of all heads already.
+  // Where rows are scattered, or each rank keeps all heads, it has the weights
+  // of all of them already.
   Value weights = projection->getWeights();
-  if (combine.getScatterTokens() &&
-      (!cast<RankedTensorType>(weights.getType()).hasStaticShape() ||
-       !DominanceInfo(function).properlyDominates(weights, combine)))
-    return stays(projection->op, "its weights are not there before the merge");
-  if (!combine.getScatterTokens() &&
-      !widen(*projection, combine, combine.getMeshAttr(),
-             combine.getAxisAttr()))
+  if (combine.getScatterTokens() || combine.keepsAllHeads()) {
+    if (!cast<RankedTensorType>(weights.getType()).hasStaticShape() ||
+        !DominanceInfo(function).properlyDominates(weights, combine))
+      return stays(projection->op,
+                   "its weights are not there before the merge");
+  } else if (!widen(*projection, combine, combine.getMeshAttr(),
+                    combine.getAxisAttr())) {
     return {};
+  }
+  if (!branches.empty())
+    projection = sink(*projection, branches, combine);
   builder.setInsertionPoint(combine);
   Value partial = project(*projection, combine.getPartial());
   SmallVector<Value> operands(combine->getOperands());
@@ -300,6 +460,7 @@ CombineLseOp Mover::moveBefore(CombineLseOp combine) {
   types[0] = type;
   auto merged = cast<CombineLseOp>(clone(builder, combine, types, operands));
   projection->getResult().replaceAllUsesWith(merged->getResult(0));
+  askOther(combine->getResult(0), merged->getResult(0));
   if (combine->getNumResults() == 2)
     combine->getResult(1).replaceAllUsesWith(merged->getResult(1));
   remark(merged, "partial outputs are projected before they are merged");
@@ -315,28 +476,26 @@ SmallVector<Projection> Mover::takeProjections(Value &source,
   SmallVector<Projection> taken;
   Type element = getElementTypeOrSelf(gather->getResult(0).getType());
   auto take = [&] {
-    Operation *producer = source.hasOneUse() ? source.getDefiningOp() : nullptr;
-    if (auto narrow = dyn_cast_if_present<arith::TruncFOp>(producer))
-      producer = narrow.getIn().getDefiningOp();
-    for (unsigned input : {0, 1}) {
-      auto found = matchProjection(
-          dyn_cast_if_present<linalg::LinalgOp>(producer), input);
-      if (!found || found->getResult() != source)
-        continue;
-      auto values = cast<RankedTensorType>(found->getValues().getType());
-      if (values.getElementType() != element ||
-          getHeadBits(values) >= getHeadBits(source.getType())) {
-        remark(found->op, "projection stays where it is: what it takes is not "
-                          "smaller, or of another element type");
-        continue;
-      }
-      if (!widen(*found, gather, gather.getMeshAttr(), gather.getAxisAttr()))
-        continue;
-      source = found->getValues();
-      taken.push_back(*found);
-      return true;
-    }
-    return false;
+    std::optional<Projection> found = findProducer(source);
+    if (!found)
+      return false;
+    auto stays = [&](StringRef why) {
+      remark(found->op, "projection stays where it is: " + why);
+      return false;
+    };
+    auto values = cast<RankedTensorType>(found->getValues().getType());
+    if (values.getElementType() != element ||
+        getHeadBits(values) >= getHeadBits(source.getType()))
+      return stays("what it takes is not smaller, or of another element type");
+    if (gather.getPaddedHeads())
+      return stays("its heads are gathered with room for others");
+    if (!isMadeFor(source, gather))
+      return stays("others read what it makes");
+    if (!widen(*found, gather, gather.getMeshAttr(), gather.getAxisAttr()))
+      return false;
+    taken.push_back(sink(*found, gather));
+    source = taken.back().getValues();
+    return true;
   };
   while (take())
     ;
@@ -345,8 +504,7 @@ SmallVector<Projection> Mover::takeProjections(Value &source,
 
 /// Narrower queries are gathered, and projected behind that.
 void Mover::moveBehind(GatherQueryOp gather) {
-  if (gather.isOnBuffers() || isAlone(gather) || gather.getPaddedHeads() ||
-      !gather->hasOneUse())
+  if (gather.isOnBuffers() || isAlone(gather) || !gather->hasOneUse())
     return;
   auto attention = dyn_cast<SparseMlaOp>(*gather->user_begin());
   if (!attention || attention.getQ().size() != 1)
@@ -392,8 +550,10 @@ void Mover::moveBehind(GatherQueryOp gather) {
   remark(gathered, "queries are gathered before they are projected");
   gather->erase();
   for (ArrayRef<Projection> taken : projections)
-    for (const Projection &projection : taken)
+    for (const Projection &projection : taken) {
+      askOther(projection.getResult(), projection.getValues());
       eraseUnused(projection);
+    }
 }
 
 /// Arguments get all heads of the group; what did not move takes its own.

@@ -345,3 +345,61 @@ func.func @f(%partial: tensor<?x8x32xf32>, %lse: tensor<?x8xf32>, %w: tensor<4x3
       outs(%zeros4 : tensor<?x4x4xf32>) -> tensor<?x4x4xf32>
   return %u : tensor<?x4x4xf32>
 }
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%q: tensor<?x4x8xbf16>, %w: tensor<4x8x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+             %kv: tensor<?x32xbf16>, %slots: tensor<?x6xi32>, %rows: index) -> (tensor<?x16x16xbf16>) {
+  %zero = arith.constant 0.0 : bf16
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  // expected-remark @+1 {{projection stays where it is: its heads are gathered with room for others}}
+  %nope = linalg.contract indexing_maps = [#row, #weight, #out] ins(%q, %w : tensor<?x4x8xbf16>, tensor<4x8x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %all = shardq.gather_query(%nope) over @ranks "dcp" {padded_heads} : (tensor<?x4x32xbf16>) -> tensor<?x16x32xbf16>
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 0.2 : f32}
+      : (tensor<?x16x32xbf16>, tensor<?x32xbf16>, tensor<?x6xi32>) -> tensor<?x16x16xbf16>
+  return %out : tensor<?x16x16xbf16>
+}
+
+// -----
+
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%q: tensor<?x4x8xbf16>, %w: tensor<4x8x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+             %kv: tensor<?x32xbf16>, %slots: tensor<?x6xi32>, %rows: index) -> (tensor<?x8x16xbf16>, tensor<?x4x32xbf16>) {
+  %zero = arith.constant 0.0 : bf16
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  // expected-remark @+1 {{projection stays where it is: others read what it makes}}
+  %nope = linalg.contract indexing_maps = [#row, #weight, #out] ins(%q, %w : tensor<?x4x8xbf16>, tensor<4x8x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %all = shardq.gather_query(%nope) over @ranks "dcp" : (tensor<?x4x32xbf16>) -> tensor<?x8x32xbf16>
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 0.2 : f32}
+      : (tensor<?x8x32xbf16>, tensor<?x32xbf16>, tensor<?x6xi32>) -> tensor<?x8x16xbf16>
+  return %out, %nope : tensor<?x8x16xbf16>, tensor<?x4x32xbf16>
+}
+
+// -----
+
+// Each rank keeps all heads, so it has their weights.
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @f(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>, %w: tensor<8x32x8xbf16>, %rows: index) -> tensor<?x8x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  // expected-remark @+1 {{partial outputs are projected before they are merged}}
+  %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x8x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x8x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x8x32xbf16>, tensor<8x32x8xbf16>)
+      outs(%zeros : tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  return %v : tensor<?x8x8xf32>
+}

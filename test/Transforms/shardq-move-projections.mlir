@@ -188,3 +188,66 @@ func.func @chain(%q: tensor<?x4x8xbf16>, %kv: tensor<?x32xbf16>, %slots: tensor<
   %g = arith.truncf %f : tensor<?x4x8xf32> to tensor<?x4x8xbf16>
   return %g : tensor<?x4x8xbf16>
 }
+
+// -----
+
+// Through a gate, as --shardq-dcp makes it: each side projects for itself, the one that merges before that and the
+// one that gathers behind that. Sizes may be asked of what moves.
+
+// CHECK-LABEL: func.func @gated(
+// CHECK-SAME: %[[Q:[a-z0-9]*]]: tensor<?x4x16xbf16>, %[[ROPE:[a-z0-9]*]]: tensor<?x4x8xbf16>, %[[UK:[a-z0-9]*]]: tensor<8x16x32xbf16>,
+// CHECK-SAME: %[[UV:[a-z0-9]*]]: tensor<8x32x16xbf16>,
+// CHECK-DAG: %[[OWN_UK:.*]] = tensor.extract_slice %[[UK]][%{{.*}}, 0, 0] [4, 16, 32]
+// CHECK-DAG: %[[OWN_UV:.*]] = tensor.extract_slice %[[UV]][%{{.*}}, 0, 0] [4, 32, 16]
+// CHECK: scf.if %{{.*}} -> (tensor<?x4x16xbf16>) {
+// CHECK:   %[[WIDE:.*]] = linalg.contract {{.*}} ins(%[[Q]], %[[OWN_UK]] :
+// CHECK:   %[[OUT:.*]] = shardq.sparse_mla q(%[[WIDE]], %[[ROPE]])
+// CHECK:   %[[V:.*]] = linalg.contract {{.*}} ins(%[[OUT]], %[[OWN_UV]] :
+// CHECK:   %[[ROUNDED:.*]] = arith.truncf %[[V]]
+// CHECK:   scf.yield %[[ROUNDED]]
+// CHECK: } else {
+// CHECK:   %[[ALL:.*]] = shardq.gather_query(%[[Q]], %[[ROPE]]) over @ranks "dcp" {{.*}} -> tensor<?x8x24xbf16>
+// CHECK:   linalg.contract {{.*}} ins(%{{.*}}, %[[UK]] : {{.*}} -> tensor<?x8x32xbf16>
+// CHECK:   %[[PARTIAL:.*]]:2 = shardq.sparse_mla
+// CHECK:   %[[NARROW:.*]] = linalg.contract {{.*}} ins(%[[PARTIAL]]#0, %[[UV]] : {{.*}} -> tensor<?x8x16xf32>
+// CHECK:   arith.truncf %[[NARROW]]
+// CHECK:   %[[MERGED:.*]] = shardq.combine_lse %{{.*}} lse(%[[PARTIAL]]#1) {{.*}} -> tensor<?x4x16xbf16>
+// CHECK:   scf.yield %[[MERGED]]
+// CHECK-NOT: linalg.contract
+// CHECK: tensor.dim
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @gated(%q: tensor<?x4x16xbf16>, %rope: tensor<?x4x8xbf16>,
+                 %w_uk: tensor<4x16x32xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                 %w_uv: tensor<4x32x16xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                 %kv: tensor<?x40xbf16>, %all_kv: tensor<?x40xbf16>, %slots: tensor<?x6xi32>, %gate: i1)
+    -> (tensor<?x4x16xbf16>, index) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : bf16
+  %zero32 = arith.constant 0.0 : f32
+  %rows = tensor.dim %q, %c0 : tensor<?x4x16xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x32xbf16>
+  %zeros = linalg.fill ins(%zero : bf16) outs(%empty : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %nope = linalg.contract indexing_maps = [#row, #weight, #out] ins(%q, %w_uk : tensor<?x4x16xbf16>, tensor<4x16x32xbf16>)
+      outs(%zeros : tensor<?x4x32xbf16>) -> tensor<?x4x32xbf16>
+  %out = scf.if %gate -> tensor<?x4x32xbf16> {
+    %o = shardq.sparse_mla q(%nope, %rope) kv(%all_kv) slots(%slots) {scale = 0.2 : f32}
+        : (tensor<?x4x32xbf16>, tensor<?x4x8xbf16>, tensor<?x40xbf16>, tensor<?x6xi32>) -> tensor<?x4x32xbf16>
+    scf.yield %o : tensor<?x4x32xbf16>
+  } else {
+    %all = shardq.gather_query(%nope, %rope) over @ranks "dcp" : (tensor<?x4x32xbf16>, tensor<?x4x8xbf16>) -> tensor<?x8x40xbf16>
+    %partial, %lse = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) {scale = 0.2 : f32}
+        : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x6xi32>) -> (tensor<?x8x32xbf16>, tensor<?x8xf32>)
+    %o = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+    scf.yield %o : tensor<?x4x32xbf16>
+  }
+  %rows_out = tensor.dim %out, %c0 : tensor<?x4x32xbf16>
+  %empty_out = tensor.empty(%rows_out) : tensor<?x4x16xf32>
+  %zeros_out = linalg.fill ins(%zero32 : f32) outs(%empty_out : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w_uv : tensor<?x4x32xbf16>, tensor<4x32x16xbf16>)
+      outs(%zeros_out : tensor<?x4x16xf32>) -> tensor<?x4x16xf32>
+  %rounded = arith.truncf %v : tensor<?x4x16xf32> to tensor<?x4x16xbf16>
+  return %rounded, %rows_out : tensor<?x4x16xbf16>, index
+}

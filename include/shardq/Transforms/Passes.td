@@ -206,9 +206,9 @@ def ShardQMoveProjections : Pass<"shardq-move-projections", "::mlir::ModuleOp"> 
   let summary = "Moves projections of single heads to the narrow side of exchanges";
   let description = [{
     Behind `--shardq-dcp`, in programs that contain the projections of MLA. A contraction that projects each head by itself
-    (`linalg.contract`, or any linalg op that is one) and is all that reads what `combine_lse` returns runs on the partial outputs
-    instead, so that narrower rows are merged: merging is linear in them. One that makes a source of a `gather_query`, where
-    the attention is all that reads the result, runs behind it:
+    (`linalg.contract`, or any linalg op that is one) and is all that reads what `combine_lse` returns (but for questions for
+    its size) runs on the partial outputs instead, so that narrower rows are merged: merging is linear in them. One that makes
+    a source of a `gather_query`, where the attention is all that reads the result, runs behind it:
 
     ```mlir
     %out = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : ... -> tensor<?x16x512xbf16>
@@ -219,10 +219,12 @@ def ShardQMoveProjections : Pass<"shardq-move-projections", "::mlir::ModuleOp"> 
     ```
 
     An `arith.truncf` behind the contraction moves with it. Rounding differs in the last bits, as that of partial outputs does.
+    What stands in front of or behind a gate (`scf.if`) of which one side exchanges is done by each side for itself.
 
-    Both need the weights of all heads of the group. They must be an argument of the function, with `shardq.split` by heads
-    over the ranks of the group: the argument gets all heads and loses its split, which whoever calls the program has
-    to know. Functions that the module calls itself are left alone. Of projections one behind the other each moves, while rows
+    Both need the weights of all heads of the group. Ranks that keep all heads, or whole rows, have them. Else they must be an
+    argument of the function, with `shardq.split` by heads over the ranks of the group: the argument gets all heads and loses
+    its split, which whoever calls the program has to know. (A group that is a part of tp takes weights that are split over
+    its own axis.) Functions that the module calls itself are left alone. Of projections one behind the other each moves, while rows
     become narrower. `memory` is what the weights of other ranks may take, in bytes, over the module, in program order; a
     projection for which nothing is left stays, as does one that does not make rows narrower. With `remarks` that is said.
   }];

@@ -9,6 +9,7 @@ import numpy as np
 from harness import Failure, expect, main, round_to, run, split, tensor, widen
 
 NAMES = ("q", "rope", "w_uk", "w_uv", "kv", "slots", "rows", "w_q", "w_o")
+GATED = ("q", "rope", "w_uk", "w_uv", "kv", "topk", "query_start", "seq_lens", "table", "rows")
 ROWS, KEYS, TOPK, ROPE, LATENT, NOPE, VALUE = 5, 9, 6, 8, 32, 16, 24
 # Of projections one behind the other, what the first of queries takes and the last of outputs makes.
 FIRST, LAST = 8, 16
@@ -67,12 +68,15 @@ func.func @attention(%q: {q} {split(1)}, %rope: {rope} {split(1)}, %w_uk: {w_uk}
 """
 
 
-def move(text, memory=1 << 20):
-    done = subprocess.run(["shardq-opt", f"--shardq-move-projections=memory={memory} remarks=false"],
-                          input=text, capture_output=True, text=True)
+def passes(text, names, *options):
+    done = subprocess.run(["shardq-opt", *options], input=text, capture_output=True, text=True)
     if done.returncode != 0:
         raise Failure(done.stderr)
-    return re.sub(r"%arg(\d)", lambda m: "%" + NAMES[int(m[1])], done.stdout)
+    return re.sub(r"%arg(\d)", lambda m: "%" + names[int(m[1])], done.stdout)
+
+
+def move(text, memory=1 << 20):
+    return passes(text, NAMES, f"--shardq-move-projections=memory={memory} remarks=false")
 
 
 def reference(tp, dcp, heads, arrays, order):
@@ -158,6 +162,80 @@ def chains():
             found = run(other, dict(arrays, rows=np.array(ROWS)), f"--max-tokens={ROWS}")
             off = np.linalg.norm(widen(found[0]) - exact, axis=2)
             expect((off <= 8e-3 * np.linalg.norm(exact, axis=2)).all(), f"{tp} ranks and {memory} bytes: {off.max()} off")
+
+
+# Of a cache that ranks share in runs of tokens.
+RUN, BLOCK, BLOCKS = 2, 4, 12
+
+
+def gated_program(tp, heads):
+    q, rope = tensor("bf16", "?", heads, NOPE), tensor("bf16", "?", heads, ROPE)
+    w_uk, w_uv = tensor("bf16", heads, NOPE, LATENT), tensor("bf16", heads, LATENT, VALUE)
+    kv, topk, table = tensor("bf16", "?", LATENT + ROPE), tensor("i32", "?", TOPK), tensor("i32", "?", "?")
+    list_, out, v = tensor("i32", "?"), tensor("bf16", "?", heads, LATENT), tensor("bf16", "?", heads, VALUE)
+    return f"""
+shardq.mesh @ranks ["tp" = {tp}, "dcp" = {tp} in "tp"]
+func.func @attention(%q: {q} {split(1)}, %rope: {rope} {split(1)}, %w_uk: {w_uk} {split(0)}, %w_uv: {w_uv} {split(0)},
+    %kv: {kv} {split(0)}, %topk: {topk}, %query_start: {list_}, %seq_lens: {list_}, %table: {table}, %rows: index)
+    -> ({v} {split(1)}) {{
+  %zero = arith.constant 0.0 : f32{project("nope", heads, "%q", "%w_uk", NOPE, LATENT, "hkn")}
+  %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows : ({list_}, {list_}, index) -> ({list_}, {list_})
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {{block_size = {BLOCK} : i64}}
+      : ({topk}, {table}, {list_}) -> {topk}
+  %out = shardq.sparse_mla q(%nope, %rope) kv(%kv) slots(%slots) rows(%req) {{scale = 0.2 : f32,
+      sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<{RUN}> ["dcp"]>}}
+      : ({out}, {rope}, {kv}, {topk}, {list_}) -> {out}{project("v", heads, "%out", "%w_uv", LATENT, VALUE, "hkn")}
+  return %v : {v}
+}}
+"""
+
+
+def gated():
+    """Behind a gate, where one side merges and the other gathers keys: each projects for itself."""
+    for tp in (2, 3, 4, 8):
+        heads, rng = 3, np.random.default_rng(tp)
+        text = gated_program(tp, heads)
+        other = passes(text, GATED, "--shardq-dcp=step=gate remarks=false",
+                       "--shardq-move-projections=memory=1048576 remarks=false")
+        for narrow in (f"-> tensor<?x{heads}x{VALUE}xbf16>", f"-> tensor<?x{heads * tp}x{NOPE + ROPE}xbf16>"):
+            expect(re.search(f"shardq.(combine_lse|gather_query).*{re.escape(narrow)}", other),
+                   f"{tp} ranks: what travels is not narrow\n{other}")
+        # A token of each of five requests; five of one, and of two.
+        for starts in ([0, 1, 2, 3, 4, 5], [0, 5], [0, 4, 5]):
+            requests = len(starts) - 1
+            lens = rng.integers(5, 2 * BLOCK * tp, requests)
+            table = rng.permutation(np.arange(1, BLOCKS))[:requests * 2].reshape(requests, 2).astype("<i4")
+
+            def normal(*shape):
+                return round_to("bf16", rng.standard_normal(shape))
+
+            arrays = dict(q=normal(ROWS, heads * tp, NOPE), rope=normal(ROWS, heads * tp, ROPE),
+                          w_uk=normal(heads * tp, NOPE, LATENT), w_uv=normal(heads * tp, LATENT, VALUE),
+                          kv=normal(tp * BLOCKS * BLOCK, LATENT + ROPE),
+                          query_start=np.array(starts, "<i4"), seq_lens=lens.astype("<i4"), table=table)
+            topk = np.full((ROWS, TOPK), -1, "<i4")
+            whole = [widen(arrays[n]) for n in ("q", "rope", "w_uk", "w_uv", "kv")]
+            q, rope, w_uk, w_uv, kv = whole
+            nope = widen(round_to("bf16", np.einsum("thk,hkn->thn", q, w_uk)))
+            out = np.zeros((ROWS, heads * tp, LATENT))
+            for row in range(ROWS):
+                request = np.searchsorted(starts, row, side="right") - 1
+                seen = lens[request] - (starts[request + 1] - 1 - row)
+                count = rng.integers(1, min(TOPK, seen) + 1)
+                topk[row, :count] = rng.choice(seen, count, replace=False)
+                keys = []
+                for p in topk[row, :count]:
+                    rank, local = p // RUN % tp, p // (RUN * tp) * RUN + p % RUN
+                    keys.append(kv[rank * BLOCKS * BLOCK + table[request, local // BLOCK] * BLOCK + local % BLOCK])
+                keys = np.array(keys)
+                logits = np.einsum("hd,kd->hk", np.concatenate([nope[row], rope[row]], 1), keys) * 0.2
+                p = np.exp(logits - logits.max(1, keepdims=True))
+                out[row] = p / p.sum(1, keepdims=True) @ keys[:, :LATENT]
+            exact = np.einsum("thk,hkn->thn", out, w_uv)
+            found = run(other, dict(arrays, topk=topk, rows=np.array(ROWS)), f"--max-tokens={ROWS}", "--max-requests=8",
+                        f"--max-kv-tokens={tp * BLOCKS * BLOCK}")
+            off = np.linalg.norm(widen(found[0]) - exact, axis=2)
+            expect((off <= 8e-3 * np.linalg.norm(exact, axis=2)).all(), f"{tp} ranks, starts {starts}: {off.max()} off")
 
 
 def refused():
