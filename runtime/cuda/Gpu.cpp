@@ -447,12 +447,14 @@ void Gpu::tellProgress(int32_t slot, const SlotProgress &progress) {
     return;
   last = progress;
   constexpr size_t kWord = sizeof(last.waiting);
+  constexpr size_t kFields =
+      offsetof(SlotProgress, epoch) + sizeof(last.epoch) - kWord;
   Address record =
       reinterpret_cast<Address>(&progressTable().carriedAt(options.rank, slot));
   // Readers look at the first word first, and nobody waits for this.
   if (driver.fill(record, 0, kWord, stream) != kSuccess ||
-      driver.copyToDevice(record + kWord, &last.target, sizeof(last) - kWord,
-                          stream) != kSuccess)
+      driver.copyToDevice(record + kWord, &last.target, kFields, stream) !=
+          kSuccess)
     return;
   driver.copyToDevice(record, &last.waiting, kWord, stream);
 }
