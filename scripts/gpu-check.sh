@@ -834,6 +834,26 @@ both_ways() {
   rm -rf "$logs/data/both-$1"-*
 }
 
+# mixed_ways NAME RANKS PROGRAM MIXED PIPELINE MIXED_PIPELINE OPTION...: what arrives where all is
+# direct, and where NCCL carries some of it, bit by bit.
+mixed_ways() {
+  local name=$1 count=$2 way result both='^transport direct: .*; nccl .*: the program asks for NCCL for '
+  local -A programs_of=([direct]=$3 [mixed]=$4) pipelines=([direct]=$5 [mixed]=$6)
+  shift 6
+  for way in direct mixed; do
+    ranks "$count" "${programs_of[$way]}" --pipeline="${pipelines[$way]}" --output-dir="$logs/data/$name-$way" "$@" || return
+  done
+  grep -q "$both" "$log" || {
+    note="nothing says that both are in use"
+    return 1
+  }
+  for result in "$logs/data/$name-direct"/result*.npy; do
+    cmp "$result" "$logs/data/$name-mixed/${result##*/}" || return
+  done
+  note="results are equal"
+  rm -rf "$logs/data/$name"-*
+}
+
 # struck FAULT MESSAGE RANKS PROGRAM OPTION...: what rank 1 does in the first run of an
 # exchange. Every other rank has to say so, and the tool to end with 1 by itself.
 struck() {
@@ -1005,6 +1025,7 @@ if wanted runtime; then
         skip "runtime-nccl-$count" "${no_nccl:-a GPU for each rank}"
       else
         alone "runtime-nccl-$count" 280 runtime_tests "*NcclRanks.*_$count"
+        alone "runtime-mixed-$count" 280 runtime_tests "*MixedRanks.*_${count}_channel_*"
       fi
     done
     if ((gpus > 1)); then
@@ -1357,6 +1378,44 @@ if wanted nccl; then
       "${tokens_fault[@]}"
     transport=auto
     alone nccl-two-hosts 240 hosts_differ
+    # Heads to tokens straight into peers' memory, and back by NCCL.
+    for count in 2 4 8; do
+      ((count <= gpus)) || continue
+      {
+        begin_program "$count" 16 576 bf16 0 'tensor<?x16x576xbf16> {shardq.split = #shardq.split<@ranks, 1 over "tp">}'
+        for i in 1 2 3; do
+          exchange "mine$i" "$( ((i == 1)) && echo q || echo "back$((i - 1))")" heads_to_tokens "$count" 16 576 bf16
+          exchange "back$i" "mine$i" tokens_to_heads "$count" 16 576 bf16
+        done
+        echo "  return %back3 : tensor<?x16x576xbf16>"
+        echo "}"
+      } >"$programs/ways-$count.mlir"
+      sed '/tokens_to_heads/s/over @ranks "tp"/& {transport = #shardq.transport<nccl>}/' "$programs/ways-$count.mlir" \
+        >"$programs/mixed-$count.mlir"
+      step "mixed-$count" 150,7,90,31 30,0,70,9 0
+      check "nccl-mixed-$count" 240 mixed_ways "mixed-$count" "$count" "$programs/ways-$count.mlir" \
+        "$programs/mixed-$count.mlir" "$on_buffers" "$on_buffers" --step="$programs/mixed-$count.json"
+      check "nccl-mixed-graph-$count" 180 ranks "$count" "$programs/mixed-$count.mlir" \
+        --step="$programs/mixed-$count.json" --pipeline="$on_buffers" --graph --repeat=100
+    done
+    if ((gpus > 3)); then
+      # Chunks over two hosts, heads and KV within each.
+      two_hosts=${chunks/%)/,shardq-select-transport{host-ranks=2 remarks=false\})}
+      chunks4=$programs/v32-pcp2-tp2-dcp2.mlir
+      check nccl-mixed-pcp2-dcp2 240 mixed_ways mixed-pcp2-dcp2 4 "$chunks4" "$chunks4" "$chunks" "$two_hosts" \
+        --step="$examples/steps/small-mixed.json"
+      check nccl-mixed-verify-pcp2-dcp2 240 verified 4 "$chunks4" --step="$examples/steps/small-mixed.json" \
+        --pipeline="$two_hosts"
+      check nccl-mixed-graph-pcp2-dcp2 240 ranks 4 "$chunks4" --step="$programs/turns-mixed.json" \
+        --next-step="$programs/turns-prefill.json" --pipeline="$two_hosts" --graph --repeat=100
+    fi
+    wait
+    mixed_fault=(2 "$programs/mixed-2.mlir" --step="$programs/mixed-2.json" --pipeline="$on_buffers")
+    for at in 0 1; do
+      alone "nccl-mixed-fault-kill-$at" 40 struck operation=$at,action=kill '^rank 0: peer dead: rank 1 died' "${mixed_fault[@]}"
+      alone "nccl-mixed-fault-late-$at" 40 struck operation=$at,action=stall \
+        "^rank 0: deadline: .*waited [0-9.]+ s for rank 1 .* exchange $at of" "${mixed_fault[@]}"
+    done
   fi
 fi
 

@@ -20,10 +20,6 @@ LogicalResult PlanOp::verify() {
     return emitOpError("has ") << slots << " slots, expected 1 or more";
   if (failed(verifyNotNegative(*this, "slot_bytes", slotBytes)))
     return failure();
-  if (TransportAttr transport = getTransportAttr();
-      transport && transport.getValue() != Transport::Nccl)
-    return emitOpError("transport is ")
-           << stringifyTransport(transport.getValue()) << ", expected nccl";
   int64_t end = 0;
   StringRef previous;
   for (auto channel : getChannels().getAsRange<ChannelAttr>()) {

@@ -8,6 +8,10 @@ using namespace mlir;
 using namespace mlir::shardq;
 using namespace mlir::shardq::detail;
 
+LogicalResult IsCarriedOp::verify() {
+  return verifyNotNegative(*this, "channel", int32_t(getChannel()));
+}
+
 LogicalResult TransferOp::verify() {
   for (auto [name, number] :
        {std::pair("channel", int64_t(int32_t(getChannel()))),
@@ -66,6 +70,8 @@ Operation *AsideOp::getJoin() {
 }
 
 LogicalResult AsideOp::verify() {
+  if (failed(verifyNotNegative(*this, "channel", int32_t(getChannel()))))
+    return failure();
   if (auto outer = (*this)->getParentOfType<AsideOp>()) {
     InFlightDiagnostic diag = emitOpError("stands in another");
     diag.attachNote(outer.getLoc()) << "that one is here";

@@ -175,7 +175,12 @@ LogicalResult SplitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult ChannelAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                   StringRef name, int64_t offset, int64_t bytes,
-                                  int64_t generations) {
+                                  int64_t generations,
+                                  TransportAttr transport) {
+  if (transport && transport.getValue() != Transport::Nccl)
+    return emitError() << "channel \"" << name << "\" has transport "
+                       << stringifyTransport(transport.getValue())
+                       << ", expected nccl, or none";
   if (generations != 1 && generations != 2)
     return emitError() << "channel \"" << name << "\" has " << generations
                        << " generations, expected 1 or 2";

@@ -33,6 +33,7 @@ static void addBufferPasses(OpPassManager &manager, RankTarget target,
   transport.transport = options.transport;
   transport.target = target;
   transport.hostRanks = options.hostRanks;
+  transport.maxTokens = options.maxTokens;
   // What is chosen unasked is in the IR; a compiler that says so of each
   // exchange each time is not heard when it matters.
   transport.remarks = options.transport != TransportChoice::Auto;

@@ -47,6 +47,12 @@ static ValueRange getSources(CollectiveOpInterface op) {
   return cast<TwoFormOpInterface>(*op).getIns();
 }
 
+/// Whether NCCL is to carry the rows.
+static bool asksForNccl(CollectiveOpInterface op) {
+  TransportAttr transport = op.getTransportAttr();
+  return transport && transport.getValue() == Transport::Nccl;
+}
+
 /// Whether the sources are shards of one step's rows.
 static bool hasTokenShards(CollectiveOpInterface op) {
   auto gather = dyn_cast<GatherRowsOp>(*op);
@@ -102,6 +108,7 @@ struct Channel {
   int64_t capacity;
   int64_t bytes;
   int64_t generations;
+  bool isCarried;
 };
 
 /// What makes two exchanges use one channel.
@@ -127,7 +134,6 @@ private:
   LogicalResult addChannel(CollectiveOpInterface op);
   void copyOut(CollectiveOpInterface op, Value out);
   void setGates();
-  TransportAttr getCommonTransport();
   PlanOp createPlan();
   void lower(CollectiveOpInterface op, int64_t number, PlanOp plan);
   void lowerGather(GatherKvFinishOp op, int64_t number, PlanOp plan);
@@ -215,6 +221,10 @@ ChannelKey Planner::getKey(CollectiveOpInterface op) {
     key.push_back(finish.getStart().getBlockSizeAttr());
   if (hasTokenShards(op))
     key.push_back(builder.getUnitAttr());
+  // A channel travels one way.
+  if (asksForNccl(op))
+    key.push_back(
+        TransportAttr::get(builder.getContext(), Transport::Nccl, {}));
   return {builder.getArrayAttr(key),
           MemRefType::get(shape, inbox.getElementType())};
 }
@@ -289,6 +299,9 @@ LogicalResult Planner::addChannel(CollectiveOpInterface op) {
       rowBytes = -1;
   }
   name << inbox.getElementType();
+  channel.isCarried = asksForNccl(op);
+  if (channel.isCarried)
+    name << " by nccl";
   channel.capacity = getCapacity(op);
   if (rowBytes < 0 ||
       llvm::MulOverflow(rowBytes, channel.capacity, channel.bytes) ||
@@ -342,37 +355,22 @@ void Planner::setGates() {
   });
 }
 
-/// NCCL carries all exchanges of a communicator, or none.
-TransportAttr Planner::getCommonTransport() {
-  auto isCarried = [](CollectiveOpInterface op) {
-    TransportAttr transport = op.getTransportAttr();
-    return transport && transport.getValue() == Transport::Nccl;
-  };
-  auto *carried = llvm::find_if(exchanges, isCarried);
-  if (carried == exchanges.end())
-    return {};
-  for (CollectiveOpInterface op : exchanges)
-    if (!isCarried(op)) {
-      InFlightDiagnostic diag =
-          op->emitRemark("is carried by NCCL too: another exchange asks for "
-                         "it, and a communicator has one transport");
-      diag.attachNote((*carried)->getLoc()) << "the other one is here";
-      break;
-    }
-  return carried->getTransportAttr();
-}
-
 PlanOp Planner::createPlan() {
   SmallVector<Attribute> channelAttrs, names;
   int64_t offset = 0;
   for (auto &[key, channel] : channels) {
+    // The reasons are the exchanges', and say nothing to other ranks.
+    TransportAttr transport =
+        channel.isCarried
+            ? TransportAttr::get(builder.getContext(), Transport::Nccl, {})
+            : TransportAttr();
     channelAttrs.push_back(ChannelAttr::get(builder.getContext(), channel.name,
                                             offset, channel.bytes,
-                                            channel.generations));
+                                            channel.generations, transport));
     offset += channel.bytes * channel.generations;
   }
-  // What must agree between ranks that exchange: every channel, and every
-  // exchange in order with its function.
+  // What must agree between ranks that exchange: every channel, also in how it
+  // travels, and every exchange in order with its function.
   std::string text;
   llvm::raw_string_ostream stream(text);
   for (Attribute channel : channelAttrs)
@@ -402,7 +400,7 @@ PlanOp Planner::createPlan() {
       builder.getI64IntegerAttr(slots), builder.getI64IntegerAttr(offset),
       builder.getI64IntegerAttr(int64_t(llvm::xxh3_64bits(text) >> 1)),
       builder.getArrayAttr(channelAttrs), builder.getArrayAttr(names),
-      getCommonTransport(), StringAttr());
+      StringAttr());
   symbols.insert(plan);
   return plan;
 }

@@ -32,12 +32,17 @@ struct Facts {
   bool hasSink = false;
   bool spansHosts = false; // the group
   bool isOnGpus = false;
+  /// Parts of a row that lie in one piece, of a head where there are heads, are
+  /// multiples of 16 bytes.
+  bool isWhole = false;
+  bool isTooLong = false; // known to have more rows than inboxes hold
 };
 
 struct Row {
   enum Verdict {
     Never, // it cannot travel so, for the reason
-    Take   // the choice of `auto`, if no row says never
+    Take,  // the choice of `auto`, if no row says never
+    Note   // what the reason of that choice says besides
   };
   Transport transport;
   Verdict verdict;
@@ -52,7 +57,14 @@ static constexpr StringLiteral kScattersTokens =
 static constexpr StringLiteral kHasSink =
     "it has a sink, and weights of all heads would need the sinks of all";
 
-/// The first row to take that holds is the choice.
+static constexpr StringLiteral kTooLong =
+    "; it has more rows than inboxes hold, which shardq-slice-steps has to "
+    "take "
+    "in turns";
+
+/// The first row to take that holds is the choice. Types, alignment and rows
+/// are no reason against any: kernels move what is not aligned by elements,
+/// also into what NCCL sends, and all share the inboxes.
 static constexpr Row kTable[] = {
     {Transport::Direct, Row::Never,
      [](const Facts &facts) { return facts.spansHosts; },
@@ -85,6 +97,17 @@ static constexpr Row kTable[] = {
      "ag_ar"},
     {Transport::Direct, Row::Take, [](const Facts &) { return true; },
      "ranks of a host write into each other's memory"},
+
+    {Transport::Direct, Row::Note,
+     [](const Facts &facts) { return facts.isOnGpus && facts.isWhole; },
+     ", 16 bytes at a time where buffers are aligned"},
+    {Transport::Direct, Row::Note,
+     [](const Facts &facts) { return facts.isOnGpus && !facts.isWhole; },
+     ", by single elements: parts of a row are no multiples of 16 bytes"},
+    {Transport::Direct, Row::Note,
+     [](const Facts &facts) { return facts.isTooLong; }, kTooLong},
+    {Transport::Nccl, Row::Note,
+     [](const Facts &facts) { return facts.isTooLong; }, kTooLong},
 };
 
 /// Why it cannot travel so; empty if it can.
@@ -105,6 +128,16 @@ static const Row *findChoice(const Facts &facts) {
   return nullptr;
 }
 
+/// The reason of such a choice, with all that is to be said besides.
+static std::string getReason(const Row &choice, const Facts &facts) {
+  std::string reason = choice.reason.str();
+  for (const Row &row : kTable)
+    if (row.verdict == Row::Note && row.transport == choice.transport &&
+        row.holds(facts))
+      reason += row.reason;
+  return reason;
+}
+
 //===----------------------------------------------------------------------===//
 // The pass
 //===----------------------------------------------------------------------===//
@@ -114,9 +147,9 @@ namespace {
 class Selector {
 public:
   Selector(ModuleOp module, TransportChoice wanted, RankTarget target,
-           int64_t hostRanks, bool remarks)
+           int64_t hostRanks, int64_t maxTokens, bool remarks)
       : module(module), wanted(wanted), target(target), hostRanks(hostRanks),
-        remarks(remarks), builder(module.getContext()) {}
+        maxTokens(maxTokens), remarks(remarks), builder(module.getContext()) {}
 
   LogicalResult run();
 
@@ -141,6 +174,7 @@ private:
   TransportChoice wanted;
   RankTarget target;
   int64_t hostRanks;
+  int64_t maxTokens;
   bool remarks;
   OpBuilder builder;
   /// Whether a merge of the program can take the form that is wanted of merges:
@@ -163,11 +197,57 @@ static bool spansHosts(MeshAxis over, int64_t hostRanks) {
   return false;
 }
 
+/// What rows are made of; without the LSE of a merge, which stands in 16 bytes
+/// of its own, and a sink, which stays here.
+static ValueRange getParts(CollectiveOpInterface op) {
+  if (auto exchange = dyn_cast<ExchangeOp>(*op))
+    return exchange.getSources();
+  if (auto finish = dyn_cast<GatherKvFinishOp>(*op)) {
+    GatherKvStartOp start = finish.getStart();
+    return start ? ValueRange(start.getSources()) : ValueRange();
+  }
+  if (auto gather = dyn_cast<GatherQueryOp>(*op))
+    return gather.getSources();
+  if (auto gather = dyn_cast<GatherRowsOp>(*op))
+    return gather.getSources();
+  return op->getOperands().take_front(1);
+}
+
+/// Whether a push can move the rows 16 bytes at a time: each part of a head, or
+/// of a row without heads.
+static bool isWhole(CollectiveOpInterface op) {
+  return llvm::all_of(getParts(op), [&](Value part) {
+    auto type = cast<ShapedType>(part.getType());
+    // A head of such a row is one element.
+    bool hasNoColumns = isa<ExchangeOp>(*op) && type.getRank() == 2;
+    int64_t width = hasNoColumns ? 1 : type.getShape().back();
+    return width * type.getElementTypeBitWidth() % 128 == 0;
+  });
+}
+
+/// Whether the rows are known to be more than those of the largest step. Steps
+/// that exchange heads for tokens have a gate, and gathered KV has its own
+/// bound, as have rows that a program gathers by itself.
+static bool isTooLong(CollectiveOpInterface op, int64_t ranks,
+                      int64_t maxTokens) {
+  auto gather = dyn_cast<GatherRowsOp>(*op);
+  if (isa<ExchangeOp, GatherKvFinishOp>(*op) ||
+      (gather && !gather.getTokenShards()))
+    return false;
+  int64_t rows = cast<ShapedType>(op->getOperand(0).getType()).getDimSize(0);
+  // Shards come together in the inbox.
+  int64_t most =
+      gather ? int64_t(llvm::divideCeil(maxTokens, ranks)) : maxTokens;
+  return !ShapedType::isDynamic(rows) && rows > most;
+}
+
 Facts Selector::getFacts(CollectiveOpInterface op) {
   MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr());
   Facts facts;
   facts.isOnGpus = target == RankTarget::Cuda;
   facts.spansHosts = spansHosts(over, hostRanks);
+  facts.isWhole = isWhole(op);
+  facts.isTooLong = isTooLong(op, over.axis.getSize(), maxTokens);
   if (auto merge = dyn_cast<CombineLseOp>(*op)) {
     facts.isMerge = true;
     facts.keepsAllHeads = merge.keepsAllHeads();
@@ -234,7 +314,7 @@ FailureOr<TransportAttr> Selector::choose(CollectiveOpInterface op,
            << stringifyTransport(*forced) << ": " << obstacle;
   }
   if (const Row *row = findChoice(facts))
-    return makeChoice(row->transport, row->reason);
+    return makeChoice(row->transport, getReason(*row, facts));
   return op->emitOpError("cannot travel: ")
          << findObstacle(Transport::Direct, facts) << "; "
          << findObstacle(Transport::Nccl, facts);
@@ -484,6 +564,9 @@ LogicalResult Selector::run() {
   if (hostRanks < 0)
     return emitError(module.getLoc(), "shardq-select-transport: ")
            << "host-ranks is " << hostRanks << ", expected 0 or more";
+  if (maxTokens < 1 || maxTokens > std::numeric_limits<int32_t>::max())
+    return emitError(module.getLoc(), "shardq-select-transport: ")
+           << "max-tokens is " << maxTokens << ", expected 1 to 2147483647";
   if (failed(verifyInFunctionsOf(module)))
     return failure();
   SmallVector<CollectiveOpInterface> collectives;
@@ -508,7 +591,8 @@ struct ShardQSelectTransportPass
           ShardQSelectTransportPass> {
   using ShardQSelectTransportBase::ShardQSelectTransportBase;
   void runOnOperation() override {
-    if (failed(Selector(getOperation(), transport, target, hostRanks, remarks)
+    if (failed(Selector(getOperation(), transport, target, hostRanks, maxTokens,
+                        remarks)
                    .run()))
       signalPassFailure();
   }

@@ -106,7 +106,8 @@ static FailureOr<Operation *> findGatherWait(PushOp push, Operation *signal) {
   return op;
 }
 
-/// The plan has the push's channel and exchange, and the capacity fits.
+/// The plan has the push's channel and exchange, which travel alike, and the
+/// capacity fits.
 static LogicalResult verifyPlanned(PushOp push, PlanOp plan) {
   if (push.getExchange() >= plan.getExchanges().size()) {
     InFlightDiagnostic diag = push.emitOpError("exchange is ")
@@ -116,6 +117,17 @@ static LogicalResult verifyPlanned(PushOp push, PlanOp plan) {
     return diag;
   }
   auto channel = cast<ChannelAttr>(plan.getChannels()[push.getChannel()]);
+  TransportAttr transport = push.getTransportAttr();
+  bool asks = transport && transport.getValue() == Transport::Nccl;
+  if (asks != channel.isCarried()) {
+    InFlightDiagnostic diag = push.emitOpError(
+        asks ? "is to be carried by NCCL, expected as channel "
+             : "is not to be carried by NCCL, expected as channel ");
+    diag << push.getChannel()
+         << (asks ? ", which does not ask for it" : ", which asks for it");
+    diag.attachNote(plan.getLoc()) << "the channel is planned here";
+    return diag;
+  }
   auto inbox = cast<MemRefType>(push.getInbox().getType());
   int64_t bytes = inbox.getElementTypeBitWidth() / 8;
   bool overflow = llvm::MulOverflow(bytes, int64_t(push.getCapacity()), bytes);

@@ -172,13 +172,13 @@ const LoadedImage *shardq_context::findImage(const shardq_gpu_image *image) {
 }
 
 /// The next kernels go to the slot's own stream, where beside is of use.
-void shardq_context::beginAside() {
-  if (!mayCall(/*needsGpu=*/true))
+void shardq_context::beginAside(int32_t channel) {
+  if (!mayCall(/*needsGpu=*/true) || !checkChannel(channel))
     return;
   const SideStream *side = comm.gpu->sideStream(slot);
-  // NCCL's transfers are in the order of one stream, and who measures kernels
-  // does so on the call's.
-  if (!side || comm.carrier || beforeLaunch)
+  // NCCL's transfers are in the order of one stream, that of the call, whatever
+  // direct push runs beside them. And who measures kernels does so there.
+  if (!side || comm.carries(channel) || beforeLaunch)
     return;
   joinSide();
   const Driver &driver = comm.gpu->driver;

@@ -36,7 +36,8 @@ Gpu::Gpu(const Driver &driver, const GpuOptions &options, const Plan &plan,
       layout(plan, options.world, HeapPart::Device, uint64_t(2) << 20,
              sizeof(Probe)) {
   for (const Plan::Channel &channel : plan.channels)
-    channels.push_back({channel.offset, channel.bytes, channel.generations});
+    channels.push_back({channel.offset, channel.bytes, channel.generations,
+                        channel.asksForNccl});
 }
 
 Outcome Gpu::open(const GpuOptions &options, const Plan &plan,
@@ -231,7 +232,7 @@ Gpu::~Gpu() {
         driver.free(address);
       for (void *memory :
            {static_cast<void *>(control), static_cast<void *>(marks),
-            static_cast<void *>(copies)})
+            static_cast<void *>(copies), static_cast<void *>(told)})
         if (memory)
           driver.freeHost(memory);
       for (const SideStream &side : sideStreams) {
@@ -312,10 +313,17 @@ Outcome Gpu::mapAlone() {
                    (unsigned long long)layout.bytes, options.ordinal,
                    outcome.text.c_str());
   }
-  return createAlone();
+  for (device::Channel &channel : channels)
+    channel.isCarried = 1;
+  return createCarriage();
 }
 
-Outcome Gpu::createAlone() {
+Outcome Gpu::createCarriage() {
+  // A rendezvous that began with mapped memory may end without.
+  if (told)
+    return {};
+  Current current(driver, context);
+  CaptureGuard guard(driver);
   uint64_t pairs = static_cast<uint64_t>(layout.slots) *
                    static_cast<uint64_t>(layout.channels);
   // Plans without exchanges are allowed.
@@ -324,20 +332,36 @@ Outcome Gpu::createAlone() {
     return driver.failed("cuMemAlloc", result);
   if (Result result = driver.fill(outgoing, 0, blocks, stream))
     return driver.failed("cuMemsetD8Async", result);
-  void *memory = nullptr;
-  size_t bytes = std::max<uint64_t>(pairs, 1) * sizeof(device::Mark);
-  if (Result result =
-          driver.allocateHost(&memory, bytes, kHostPortable | kHostMapped))
-    return driver.failed("cuMemHostAlloc", result);
-  std::memset(memory, 0, bytes);
-  marks = static_cast<device::Mark *>(memory);
-  if (Result result = driver.getDeviceAddress(&marksOnDevice, memory, 0))
+  return createPinned();
+}
+
+Outcome Gpu::createPinned() {
+  uint64_t pairs = static_cast<uint64_t>(layout.slots) *
+                   static_cast<uint64_t>(layout.channels);
+  size_t slots = static_cast<size_t>(layout.slots);
+  Outcome outcome;
+  auto take = [&](size_t bytes, unsigned flags) {
+    void *memory = nullptr;
+    if (outcome.failed())
+      return memory;
+    if (Result result = driver.allocateHost(&memory, bytes, flags)) {
+      outcome = driver.failed("cuMemHostAlloc", result);
+      return memory;
+    }
+    std::memset(memory, 0, bytes);
+    return memory;
+  };
+  marks = static_cast<device::Mark *>(
+      take(std::max<uint64_t>(pairs, 1) * sizeof(device::Mark),
+           kHostPortable | kHostMapped));
+  copies =
+      static_cast<char *>(take(slots * 2 * lineBlockBytes(), kHostPortable));
+  told = static_cast<SlotProgress *>(
+      take((slots + 1) * sizeof(SlotProgress), kHostPortable));
+  if (outcome.failed())
+    return outcome;
+  if (Result result = driver.getDeviceAddress(&marksOnDevice, marks, 0))
     return driver.failed("cuMemHostGetDevicePointer", result);
-  if (Result result = driver.allocateHost(
-          &memory, static_cast<size_t>(layout.slots) * 2 * lineBlockBytes(),
-          kHostPortable))
-    return driver.failed("cuMemHostAlloc", result);
-  copies = static_cast<char *>(memory);
   return {};
 }
 
@@ -392,12 +416,68 @@ const SideStream *Gpu::sideStream(int32_t slot) const {
                              : &sideStreams[static_cast<size_t>(slot)];
 }
 
+/// Alone, only this rank's places in the tables are there.
+static char *firstHeap(Address own, uint64_t bytes, int32_t rank) {
+  return reinterpret_cast<char *>(own) - static_cast<uint64_t>(rank) * bytes;
+}
+
+protocol::FlagTable Gpu::flagTable() const {
+  return {firstHeap(ownHeap(), layout.bytes, options.rank), layout.bytes,
+          layout.flags, layout.channels, layout.world};
+}
+
+protocol::ProgressTable Gpu::progressTable() const {
+  return {firstHeap(ownHeap(), layout.bytes, options.rank),
+          layout.bytes,
+          layout.progress,
+          layout.signalled,
+          layout.slots,
+          layout.channels,
+          layout.world};
+}
+
+void Gpu::tellProgress(int32_t slot, const SlotProgress &progress) {
+  SlotProgress &last = told[slot];
+  if (std::memcmp(&last, &progress, sizeof(last)) == 0)
+    return;
+  Current current(driver, context);
+  CaptureGuard guard(driver);
+  // What is copied must stay until it has been.
+  if (driver.queryStream(stream) != kSuccess)
+    return;
+  last = progress;
+  constexpr size_t kWord = sizeof(last.waiting);
+  constexpr size_t kFields =
+      offsetof(SlotProgress, epoch) + sizeof(last.epoch) - kWord;
+  Address record =
+      reinterpret_cast<Address>(&progressTable().carriedAt(options.rank, slot));
+  // Readers look at the first word first, and nobody waits for this.
+  if (driver.fill(record, 0, kWord, stream) != kSuccess ||
+      driver.copyToDevice(record + kWord, &last.target, kFields, stream) !=
+          kSuccess)
+    return;
+  driver.copyToDevice(record, &last.waiting, kWord, stream);
+}
+
+uint64_t Gpu::readWord(const uint64_t *word) {
+  Current current(driver, context);
+  CaptureGuard guard(driver);
+  uint64_t *copy = &told[layout.slots].waiting;
+  *copy = 0;
+  // A copy engine waits behind no kernel, so that this is a matter of
+  // microseconds; one that hangs must not hold up the news of a failure.
+  constexpr int64_t kPatienceMs = 100;
+  if (driver.copyToHost(copy, reinterpret_cast<Address>(word), sizeof(*word),
+                        stream) != kSuccess ||
+      waitFor("reading a peer's memory", Deadline::in(kPatienceMs)).failed())
+    return 0;
+  return *copy;
+}
+
 Outcome Gpu::prepare(const Deadline &deadline) {
   Current current(driver, context);
   CaptureGuard guard(driver);
   char *own = reinterpret_cast<char *>(ownHeap());
-  // Alone, only this rank's places in the tables are there.
-  char *heaps = own - static_cast<uint64_t>(options.rank) * layout.bytes;
   // Everything before the slots but the probes: peers may be writing there.
   uint64_t cleared = layout.progress;
   if (Result result =
@@ -413,10 +493,8 @@ Outcome Gpu::prepare(const Deadline &deadline) {
     uint64_t pairs =
         static_cast<uint64_t>(slot) * static_cast<uint64_t>(layout.channels);
     device::DeviceContext context{};
-    context.flags = {heaps, layout.bytes, layout.flags, layout.channels,
-                     layout.world};
-    context.outgoing = context.flags;
-    if (heapAlone) {
+    context.flags = context.outgoing = flagTable();
+    if (marks) {
       // Consumer and producer change places: this rank's lines lie together.
       constexpr uint64_t kLine = sizeof(protocol::FlagLine);
       context.outgoing = {reinterpret_cast<char *>(outgoing) -
@@ -424,9 +502,7 @@ Outcome Gpu::prepare(const Deadline &deadline) {
                           kLine, 0, layout.channels, layout.world};
       context.marks = reinterpret_cast<device::Mark *>(marksOnDevice) + pairs;
     }
-    context.progress = {
-        heaps,        layout.bytes,    layout.progress, layout.signalled,
-        layout.slots, layout.channels, layout.world};
+    context.progress = progressTable();
     context.rank = options.rank;
     context.world = options.world;
     context.slot = slot;

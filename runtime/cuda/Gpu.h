@@ -94,6 +94,10 @@ public:
   /// Takes memory for this rank's heap that no peer maps: NCCL carries what
   /// goes there.
   Outcome mapAlone();
+  bool isAlone() const { return heapAlone != 0; }
+
+  /// Makes what the NCCL form needs, also beside memory that peers map.
+  Outcome createCarriage();
 
   /// Clears this rank's flags and epochs, and writes the slots' contexts.
   Outcome prepare(const Deadline &deadline);
@@ -127,6 +131,16 @@ public:
   uint64_t lineBlockBytes() const;
   Address inbox(int32_t slot, int32_t channel, uint64_t epoch) const;
   const device::Mark &mark(int32_t slot, int32_t channel) const;
+  /// Brings what the rank waits for, by its watchdog, to where the kernels of
+  /// all ranks find it. Does nothing while it is there already, or while the
+  /// runtime's own stream is busy.
+  void tellProgress(int32_t slot, const SlotProgress &progress);
+  /// What kernels follow to find a laggard; words of it are read by readWord.
+  protocol::FlagTable flagTable() const;
+  protocol::ProgressTable progressTable() const;
+  /// A word of any rank's heap on a GPU; 0 where it does not come in time. The
+  /// watchdog.
+  uint64_t readWord(const uint64_t *word);
   /// Page-locked memory for two such blocks of a slot.
   char *lineCopies(int32_t slot) const;
   /// Waits for the runtime's own stream.
@@ -159,7 +173,7 @@ private:
   Outcome createPrivate();
   Outcome createSideStreams();
   Outcome loadCheck();
-  Outcome createAlone();
+  Outcome createPinned();
   uint64_t pairOf(int32_t slot, int32_t channel) const;
   Address ownHeap() const {
     return heapAlone ? heapAlone : range->heap(options.rank);
@@ -184,11 +198,14 @@ private:
   std::shared_ptr<AddressRange> range;
 
   // Of the NCCL form.
-  Address heapAlone = 0; // in place of `heap`
+  Address heapAlone = 0; // in place of `heap`, where nobody maps it
   Address outgoing = 0;  // FlagLine [slots][channels][kFlagLines][world]
   device::Mark *marks = nullptr; // [slots][channels], page-locked
   Address marksOnDevice = 0;
   char *copies = nullptr; // page-locked
+  /// What tellProgress has brought, by slot, page-locked; behind it the word
+  /// that readWord reads.
+  SlotProgress *told = nullptr;
 
   device::Control *control = nullptr; // page-locked
   Address controlOnDevice = 0;

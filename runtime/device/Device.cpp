@@ -71,6 +71,12 @@ bool hasFailed(const DeviceContext &context) {
   return loadRelaxed(context.failed) != 0;
 }
 
+/// Whether NCCL carries the channel's rows. Where it carries none, that is
+/// known without another look at memory.
+bool isCarried(const DeviceContext &context, int32_t channel) {
+  return context.marks && context.channels[channel].isCarried != 0;
+}
+
 /// Claims the right to say why; true for the first on this rank.
 bool claim(const DeviceContext &context) {
   uint32_t expected = 0;
@@ -156,8 +162,9 @@ constexpr uint64_t kPublishNs = 200'000;
 /// failed, at intervals at the words of the host, at last at the clock.
 class Waiting : public DeviceMemory {
 public:
-  Waiting(const DeviceContext &context, const Exchange &exchange)
-      : context(context), exchange(exchange) {}
+  Waiting(const DeviceContext &context, const Exchange &exchange,
+          bool isCarried)
+      : context(context), exchange(exchange), isCarried(isCarried) {}
 
   bool keepWaiting(int64_t producer) {
     if (++looks < kFreeLooks)
@@ -181,10 +188,22 @@ public:
     return mayStay(producer, now - begin);
   }
 
-  /// Whether this lane has told others what it waits for.
-  bool hasPublished = false;
+  /// Nobody is waited for any more. After a failure what was told stays: a peer
+  /// whose own deadline passes before it hears of this one must not take this
+  /// rank for one that waits for nobody.
+  void finish() {
+    if (!hasPublished)
+      return;
+    storeRelease(context.progress.at(context.rank, context.slot).waiting, 0);
+    if (hasMark())
+      storeRelease(context.marks[exchange.channel].arrived, exchange.epoch);
+  }
 
 private:
+  /// Whether the watchdog wants to know of a direct wait, since it sees to the
+  /// deadlines of exchanges around it.
+  bool hasMark() const { return context.marks && !isCarried; }
+
   bool mayStay(int64_t producer, uint64_t waited) {
     // A rank that leaves because of an error has told it first: read in the
     // reverse order.
@@ -215,8 +234,8 @@ private:
 
   int64_t patienceNs() const {
     constexpr int64_t kMs = 1'000'000;
-    return context.marks ? oldLineMs(context.deadlineNs / kMs) * kMs
-                         : context.deadlineNs;
+    return isCarried ? oldLineMs(context.deadlineNs / kMs) * kMs
+                     : context.deadlineNs;
   }
 
   /// Several lanes may write here: all fields but the target are the same, and
@@ -229,6 +248,8 @@ private:
     __scoped_atomic_store_n(&progress.epoch, exchange.epoch, __ATOMIC_RELAXED,
                             __MEMORY_SCOPE_SYSTEM);
     storeRelease(progress.waiting, 1);
+    if (hasMark())
+      storeRelease(context.marks[exchange.channel].begun, exchange.epoch);
     hasPublished = true;
   }
 
@@ -240,18 +261,19 @@ private:
     failure.reporter = context.rank;
     failure.waitedMs = patienceNs() / 1'000'000;
     // One that left needs no search: it is not held up by anybody. Nor is one
-    // in question whose records are out of reach.
+    // whose line NCCL has brought: it took part, and yet its line is an old
+    // one.
     protocol::findLaggard(
         *this, context.flags, context.progress, exchange, producer,
-        status == SHARDQ_DEADLINE && !context.marks ? context.world : 0,
-        failure);
-    // It took part, and yet its line is an old one.
-    failure.lost |= context.marks != nullptr;
+        status == SHARDQ_DEADLINE && !isCarried ? context.world : 0, failure);
+    failure.lost |= isCarried;
     publish(context, failure);
   }
 
   const DeviceContext &context;
   const Exchange &exchange;
+  const bool isCarried;
+  bool hasPublished = false; // this lane has told others what it waits for
   uint32_t looks = 0;
   bool started = false;
   uint64_t begin = 0;
@@ -294,14 +316,16 @@ bool isSignalToldFaulty(const DeviceContext &context) {
 }
 
 /// Where the line for a member is put.
-protocol::FlagTable tableFor(const DeviceContext &context, int64_t consumer) {
-  return consumer == context.rank ? context.flags : context.outgoing;
+protocol::FlagTable tableFor(const DeviceContext &context, int64_t consumer,
+                             bool isCarried) {
+  return isCarried && consumer != context.rank ? context.outgoing
+                                               : context.flags;
 }
 
 /// One lane's part of such a signal.
 void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
-                  const Exchange &exchange, int64_t index,
-                  const int64_t *rows) {
+                  const protocol::FlagTable &table, const Exchange &exchange,
+                  int64_t index, const int64_t *rows) {
   int64_t consumer = exchange.group.member(index);
   Exchange told = exchange;
   // A group of this member alone, so that its row count can be another.
@@ -322,8 +346,7 @@ void signalFaulty(DeviceMemory &memory, const DeviceContext &context,
   default:
     break;
   }
-  protocol::signalMember(memory, tableFor(context, consumer), told, 0,
-                         &toldRows);
+  protocol::signalMember(memory, table, told, 0, &toldRows);
 }
 
 /// What a signal needs to know and the push in front of it does not write, read
@@ -334,15 +357,17 @@ struct Facts {
     int64_t outside;
     isRight =
         isChannel(context, channel) && group.isWithin(context.world, outside);
+    if (!isRight)
+      return;
+    isCarriedByNccl = isCarried(known, channel);
     // What earlier kernels wrote may not be in this multiprocessor's cache yet.
-    if (isRight)
-      epoch =
-          1 + __scoped_atomic_load_n(&context.epochs[channel], __ATOMIC_RELAXED,
-                                     __MEMORY_SCOPE_DEVICE);
+    epoch = 1 + __scoped_atomic_load_n(&context.epochs[channel],
+                                       __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
   }
 
   DeviceContext known;
-  bool isRight;       // channel and group
+  bool isRight; // channel and group
+  bool isCarriedByNccl = false;
   uint64_t epoch = 0; // that the signal begins
 };
 
@@ -371,13 +396,14 @@ signalGroup(const DeviceContext &context, const Facts &facts, int32_t channel,
        step += blockThreads()) {
     int64_t index = group.rotated(step, context.rank);
     int64_t member = group.member(index);
-    const protocol::FlagTable table = tableFor(facts.known, member);
+    const protocol::FlagTable table =
+        tableFor(facts.known, member, facts.isCarriedByNccl);
     if (wanted)
       memory.store(
           table.line(member, context.slot, channel, epoch, context.rank).wanted,
           wanted[index]);
     if (isFaulty)
-      signalFaulty(memory, context, exchange, index, rows);
+      signalFaulty(memory, context, table, exchange, index, rows);
     else
       protocol::signalMember(memory, table, exchange, index, rows);
   }
@@ -388,7 +414,7 @@ signalGroup(const DeviceContext &context, const Facts &facts, int32_t channel,
   // are others.
   if (threadIndex() == blockThreads() - 1) {
     memory.storeRelease(facts.known.epochs[channel], epoch);
-    if (facts.known.marks) {
+    if (facts.isCarriedByNccl) {
       Mark &mark = facts.known.marks[channel];
       memory.store(mark.operation, operation);
       memory.store(mark.group.first, group.first);
@@ -421,11 +447,11 @@ poison(const DeviceContext &context, int32_t channel, uint64_t epoch) {
 __attribute__((always_inline)) void
 awaitGroup(const DeviceContext &context, const protocol::FlagTable &flags,
            int32_t channel, int32_t operation, const Group &group,
-           const int64_t *rows, uint64_t epoch, bool refuse) {
+           const int64_t *rows, uint64_t epoch, bool isCarried, bool refuse) {
   if (!refuse) {
     Exchange exchange{context.rank, context.slot, channel,
                       epoch,        operation,    group};
-    Waiting memory(context, exchange);
+    Waiting memory(context, exchange, isCarried);
     for (int64_t step = threadIndex(); step < group.size && !refuse;
          step += blockThreads()) {
       Verdict verdict = protocol::awaitMember(
@@ -435,15 +461,10 @@ awaitGroup(const DeviceContext &context, const protocol::FlagTable &flags,
           failure.status != SHARDQ_OK)
         record(context, failure);
     }
+    // Behind the barrier no lane tells anything any more.
     refuse = barrierAny(refuse);
-    // No lane tells anything any more. After a failure it stays true: a peer
-    // whose own deadline passes before it hears of this one must not take this
-    // rank for one that waits for nobody.
-    if (memory.hasPublished && !refuse)
-      memory.storeRelease(
-          context.progress.at(context.rank, context.slot).waiting, 0);
     if (!refuse)
-      return;
+      return memory.finish();
   }
   if (isChannel(context, channel))
     poison(context, channel, epoch);
@@ -546,8 +567,9 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
                                       int64_t group_first, int64_t group_stride,
                                       int64_t group_size, const int64_t *rows) {
   Group group{group_first, group_stride, group_size};
+  bool carried = isChannel(*context, channel) && isCarried(*context, channel);
   // Kernels of NCCL come and go without asking what the host knows.
-  if (context->marks && threadIndex() == 0 &&
+  if (carried && threadIndex() == 0 &&
       loadRelaxed(&context->control->abort) != 0)
     claim(*context);
   bool refuse =
@@ -558,12 +580,12 @@ SHARDQ_DEVICE void shardq_device_wait(const DeviceContext *context,
     refuse = true;
   }
   refuse = barrierAny(refuse);
-  if (context->marks && !refuse && threadIndex() == 0) {
+  if (carried && !refuse && threadIndex() == 0) {
     DeviceMemory memory;
     memory.storeRelease(context->marks[channel].arrived, epoch);
   }
   awaitGroup(*context, context->flags, channel, operation, group, rows, epoch,
-             refuse);
+             carried, refuse);
 }
 
 SHARDQ_DEVICE void shardq_device_exchange(
@@ -580,5 +602,5 @@ SHARDQ_DEVICE void shardq_device_exchange(
   if (refuse && isChannel(*context, channel))
     epoch = context->epochs[channel];
   awaitGroup(*context, facts.known.flags, channel, operation, group, expected,
-             epoch, refuse);
+             epoch, facts.isCarriedByNccl, refuse);
 }

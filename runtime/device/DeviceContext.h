@@ -31,6 +31,9 @@ struct Control {
 
 /// How far this rank's stream is on one channel, where NCCL carries the rows:
 /// host memory, like Control, since it is the watchdog that sees to deadlines.
+/// Of a direct channel beside such ones: the epoch of a wait that takes long,
+/// in `begun`, and in `arrived` once it is over, so that the watchdog knows
+/// where the stream is.
 struct alignas(64) Mark {
   uint64_t begun; // epoch whose lines are ready to be sent
   int64_t operation;
@@ -42,6 +45,7 @@ struct Channel {
   uint64_t offset; // of the first generation, from the slot's base
   uint64_t bytes;  // of one generation
   uint64_t generations;
+  uint64_t isCarried; // 1 where NCCL carries the rows
 };
 
 /// How long an old line waits for news of its producer, where NCCL carries the
@@ -69,8 +73,8 @@ struct Fault {
 
 struct DeviceContext {
   protocol::FlagTable flags;
-  /// Where lines for the other ranks are put: the same table, or where NCCL
-  /// takes them from.
+  /// Where lines for the other ranks are put on channels that NCCL carries,
+  /// and where it takes them from.
   protocol::FlagTable outgoing;
   protocol::ProgressTable progress;
   int64_t rank;
@@ -89,7 +93,7 @@ struct DeviceContext {
   const uint32_t *left; // by rank, host memory as well
   int64_t deadlineNs;   // of one wait
   Fault fault;
-  /// The slot's channels; null where peers' memory is mapped. Where it is not,
+  /// The slot's channels; null where NCCL carries none. Of one that it carries,
   /// lines have arrived before a wait begins or never will; a wait for one that
   /// has not is a short one: its producer may have failed, and the news of that
   /// is to come first.

@@ -89,7 +89,9 @@ int32_t shardq_comm_transport(const shardq_comm *comm, char *why,
   copyMessage(comm ? comm->transport : "comm is NULL", why, why_size);
   if (!comm)
     return -1;
-  return comm->carrier ? SHARDQ_TRANSPORT_NCCL : SHARDQ_TRANSPORT_DIRECT;
+  if (!comm->carrier)
+    return SHARDQ_TRANSPORT_DIRECT;
+  return comm->gpu->isAlone() ? SHARDQ_TRANSPORT_NCCL : SHARDQ_TRANSPORT_MIXED;
 }
 
 void shardq_comm_abort(shardq_comm *comm) {

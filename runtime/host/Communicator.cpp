@@ -119,10 +119,11 @@ Outcome shardq_comm::create(const shardq_comm_options &given,
                     options.world, bootstrap->world);
   if (!local.failed())
     local = checkPlacement(options);
-  if (!local.failed() && plan.transport == SHARDQ_TRANSPORT_NCCL &&
-      options.memory != SHARDQ_MEMORY_CUDA)
-    local = failure(SHARDQ_INVALID, "the program asks for NCCL, but buffers "
-                                    "are in host memory");
+  if (std::string asked = plan.describeAsked();
+      !local.failed() && !asked.empty() && options.memory != SHARDQ_MEMORY_CUDA)
+    local = failure(SHARDQ_INVALID,
+                    "the program asks for %s, but buffers are in host memory",
+                    asked.c_str());
   std::unique_ptr<cuda::Gpu> gpu;
   if (!local.failed() && options.memory == SHARDQ_MEMORY_CUDA)
     local = cuda::Gpu::open({options.cuda_device, options.rank, options.world,

@@ -40,6 +40,12 @@ public:
   /// Its message.
   std::string firstMessage();
 
+  /// Whether NCCL carries the rows of a channel that the plan has.
+  bool carries(int32_t channel) const {
+    return carrier && (gpu->isAlone() ||
+                       plan.channels[static_cast<size_t>(channel)].asksForNccl);
+  }
+
   shardq_context *context(int32_t slot);
 
   const int32_t rank;
@@ -51,7 +57,7 @@ public:
   const shardq::Heaps heaps;
   /// Null where buffers are on the host.
   std::unique_ptr<shardq::cuda::Gpu> gpu;
-  /// Null where ranks write into each other's memory.
+  /// Null where ranks write into each other's memory on all channels.
   std::unique_ptr<shardq::nccl::Carrier> carrier;
   /// Null where heaps are shared, and not copies.
   std::unique_ptr<shardq::Remote> remote;

@@ -61,10 +61,11 @@ public:
   void launch(const shardq_gpu_image *image, int32_t kernel, int64_t blocks,
               void *const *params);
   void tapValue(const shardq_tap_value &value);
-  void beginAside();
+  void beginAside(int32_t channel);
   void endAside();
   void joinAside();
   /// In nccl/Transfer.cpp.
+  bool isCarried(int32_t channel);
   void transfer(int32_t channel, int32_t operation,
                 const shardq::protocol::Group &group, const void *outbox,
                 void *landing, int64_t rows, int64_t rowBytes);

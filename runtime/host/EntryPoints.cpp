@@ -90,8 +90,8 @@ int32_t shardq_rt_end(shardq_context *context) {
   return context ? context->end() : SHARDQ_INVALID;
 }
 
-int32_t shardq_rt_is_carried(shardq_context *context) {
-  return context && context->comm.carrier;
+int32_t shardq_rt_is_carried(shardq_context *context, int32_t channel) {
+  return context && context->isCarried(channel);
 }
 
 void shardq_rt_transfer(shardq_context *context, int32_t channel,
@@ -122,9 +122,9 @@ void shardq_rt_free(shardq_context *context, void *memory) {
     context->release(memory);
 }
 
-void shardq_rt_begin_aside(shardq_context *context) {
+void shardq_rt_begin_aside(shardq_context *context, int32_t channel) {
   if (context)
-    context->beginAside();
+    context->beginAside(channel);
 }
 
 void shardq_rt_end_aside(shardq_context *context) {

@@ -48,7 +48,7 @@ Layout::Layout(const Plan &plan, int32_t world, HeapPart part, uint64_t page,
     return offset;
   };
   tokens = place(ranks * tokenBytes);
-  progress = place(slotCount * sizeof(SlotProgress));
+  progress = place(2 * slotCount * sizeof(SlotProgress));
   doorbells = place(slotCount * sizeof(Doorbell));
   signalled = place(pairs * sizeof(uint64_t));
   // In a control heap, of the NCCL form only: pages that are never written are

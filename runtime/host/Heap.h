@@ -45,7 +45,7 @@ struct Layout {
   uint64_t slotBytes = 0;
 
   uint64_t tokens = 0;    // uint64_t [world]
-  uint64_t progress = 0;  // SlotProgress [slots]
+  uint64_t progress = 0;  // SlotProgress [2][slots]
   uint64_t doorbells = 0; // Doorbell [slots]
   uint64_t signalled = 0; // uint64_t [slots][channels]
   uint64_t flags = 0;     // FlagLine [slots][channels][kFlagLines][world]

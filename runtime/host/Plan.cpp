@@ -2,6 +2,8 @@
 
 #include "Plan.h"
 
+#include <algorithm>
+
 using namespace shardq;
 
 namespace {
@@ -12,6 +14,14 @@ constexpr int32_t kMaxOperations = 1 << 20;
 // Far above any machine, and small enough that no product below overflows.
 constexpr uint64_t kMaxBytes = uint64_t(1) << 46;
 } // namespace
+
+static Outcome checkTransport(const char *name, int32_t transport) {
+  if (transport == SHARDQ_TRANSPORT_AUTO || transport == SHARDQ_TRANSPORT_NCCL)
+    return {};
+  return failure(SHARDQ_INVALID,
+                 "plan: transport of %s is %d, expected %d (auto) or %d (NCCL)",
+                 name, transport, SHARDQ_TRANSPORT_AUTO, SHARDQ_TRANSPORT_NCCL);
+}
 
 static Outcome readChannel(const shardq_channel &source, int32_t index,
                            uint64_t slotBytes, Plan &plan) {
@@ -29,8 +39,12 @@ static Outcome readChannel(const shardq_channel &source, int32_t index,
                    name.c_str(), (unsigned long long)source.offset,
                    (unsigned long long)source.bytes, source.generations,
                    (unsigned long long)slotBytes);
+  if (Outcome outcome = checkTransport(name.c_str(), source.transport);
+      outcome.failed())
+    return outcome;
   plan.channels.push_back(
-      {std::move(name), source.offset, source.bytes, generations});
+      {std::move(name), source.offset, source.bytes, generations,
+       plan.asksForNccl || source.transport == SHARDQ_TRANSPORT_NCCL});
   return {};
 }
 
@@ -58,15 +72,12 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
         source->num_operations,
         static_cast<const void *>(source->operation_names), kMaxOperations);
 
-  if (source->transport != SHARDQ_TRANSPORT_AUTO &&
-      source->transport != SHARDQ_TRANSPORT_NCCL)
-    return failure(SHARDQ_INVALID,
-                   "plan: transport is %d, expected %d (auto) or %d (NCCL)",
-                   source->transport, SHARDQ_TRANSPORT_AUTO,
-                   SHARDQ_TRANSPORT_NCCL);
+  if (Outcome outcome = checkTransport("all channels", source->transport);
+      outcome.failed())
+    return outcome;
 
   plan.hash = source->hash;
-  plan.transport = source->transport;
+  plan.asksForNccl = source->transport == SHARDQ_TRANSPORT_NCCL;
   plan.slots = source->slots;
   plan.slotBytes = source->slot_bytes;
   for (int32_t i = 0; i != source->num_channels; ++i)
@@ -74,6 +85,10 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
             readChannel(source->channels[i], i, source->slot_bytes, plan);
         outcome.failed())
       return outcome;
+  plan.asksForNccl |=
+      !plan.channels.empty() &&
+      std::all_of(plan.channels.begin(), plan.channels.end(),
+                  [](const Channel &channel) { return channel.asksForNccl; });
   for (int32_t i = 0; i != source->num_operations; ++i) {
     const char *name = source->operation_names[i];
     plan.operations.push_back(name ? name : format("operation %d", i));
@@ -90,14 +105,32 @@ uint64_t Plan::shapeHash() const {
   };
   add(static_cast<uint64_t>(slots));
   add(slotBytes);
-  add(static_cast<uint64_t>(transport));
+  add(asksForNccl);
   add(channels.size());
   for (const Channel &channel : channels) {
     add(channel.offset);
     add(channel.bytes);
     add(channel.generations);
+    add(channel.asksForNccl);
   }
   return hash;
+}
+
+std::string Plan::describeAsked() const {
+  if (asksForNccl)
+    return "NCCL";
+  constexpr int kNamed = 3;
+  std::string text;
+  int count = 0;
+  for (const Channel &channel : channels)
+    if (channel.asksForNccl && ++count <= kNamed)
+      text += (count == 1 ? "NCCL for '" : "', '") + channel.name;
+  if (count == 0)
+    return {};
+  text += '\'';
+  if (count > kNamed)
+    text += format(" and %d more", count - kNamed);
+  return text;
 }
 
 std::string Plan::channelName(int64_t channel) const {

@@ -17,6 +17,7 @@ struct Plan {
     uint64_t offset;
     uint64_t bytes;
     uint64_t generations;
+    bool asksForNccl;
   };
 
   uint64_t hash = 0;
@@ -24,10 +25,15 @@ struct Plan {
   uint64_t slotBytes = 0;
   std::vector<Channel> channels;
   std::vector<std::string> operations;
-  int32_t transport = SHARDQ_TRANSPORT_AUTO;
+  /// Whether NCCL is to carry all exchanges, whatever channels there are.
+  bool asksForNccl = false;
 
   /// Copies `source`, or says what is wrong with it.
   static Outcome read(const shardq_plan *source, Plan &plan);
+
+  /// Which exchanges NCCL is to carry, for messages: "NCCL", or "NCCL for
+  /// 'out'"; empty if none.
+  std::string describeAsked() const;
 
   /// Hash of the sizes: two plans whose hash was given equal by mistake must
   /// not make ranks address each other's heaps differently.

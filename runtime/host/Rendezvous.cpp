@@ -9,7 +9,8 @@
 //   tokens      barrier     everybody wrote into everybody's heap
 //   report      allgather   everybody says whether all of that went well
 //
-// and where GPUs cannot write into each other's memory, or are not to:
+// and where GPUs cannot write into each other's memory, or are not to, be it on
+// some channels only:
 //
 //   nccl        allgather   everybody has it, of one version
 //   ids         allgather   those of rank 0
@@ -139,7 +140,7 @@ Outcome shardq::compare(const std::vector<Hello> &hellos) {
     if (other.shapeHash != first.shapeHash)
       return failure(SHARDQ_MISMATCH,
                      "rank %d and rank 0 have plans of one hash, 0x%llx, but "
-                     "of different sizes",
+                     "of different sizes or transports",
                      rank, (unsigned long long)first.planHash);
     if (other.memory != first.memory) {
       auto name = [](int32_t memory) {
@@ -370,11 +371,12 @@ static Outcome shareIds(shardq_bootstrap &bootstrap,
   return shareReport(bootstrap, made, deadline);
 }
 
-/// Rows will travel through NCCL, for the reason `why`.
+/// Rows will travel through NCCL, for the reason `why`: all of them, or beside
+/// mapped memory those of channels that ask for it.
 static Outcome joinNccl(shardq_bootstrap &bootstrap, const Plan &plan,
                         cuda::Gpu &gpu, const Tokens &tokens,
-                        const std::string &why, const Deadline &deadline,
-                        Membership &membership) {
+                        const std::string &why, bool besideMapped,
+                        const Deadline &deadline, Membership &membership) {
   const nccl::Library *library = nullptr;
   Outcome mine = nccl::Library::get(library);
   Invitation invitation{library ? library->version : 0, {}};
@@ -405,8 +407,10 @@ static Outcome joinNccl(shardq_bootstrap &bootstrap, const Plan &plan,
   Deadline joining = Deadline::in(deadline.remaining() * 3 / 4);
   auto carrier = std::make_unique<nccl::Carrier>(*library, gpu, bootstrap.rank,
                                                  bootstrap.world, plan.slots);
-  Outcome outcome = gpu.mapAlone();
-  if (!outcome.failed())
+  Outcome outcome;
+  if (!besideMapped)
+    outcome = gpu.mapAlone();
+  if (!besideMapped && !outcome.failed())
     outcome = gpu.prepare(joining);
   if (!outcome.failed())
     outcome = carrier->open(ids, joining);
@@ -417,8 +421,12 @@ static Outcome joinNccl(shardq_bootstrap &bootstrap, const Plan &plan,
     carrier->abort();
     return outcome;
   }
-  membership.transport = format(
-      "nccl %s: %s", nccl::versionText(library->version).c_str(), why.c_str());
+  std::string version = nccl::versionText(library->version);
+  if (besideMapped)
+    membership.transport +=
+        format("; nccl %s: %s", version.c_str(), why.c_str());
+  else
+    membership.transport = format("nccl %s: %s", version.c_str(), why.c_str());
   membership.carrier = std::move(carrier);
   return {};
 }
@@ -431,14 +439,20 @@ static int32_t findOtherHost(const std::vector<Hello> &hellos) {
   return -1;
 }
 
-/// Why rows cannot or shall not go straight into peers' memory, from what all
-/// have said; empty if there is no reason yet.
+/// What the program asks for; empty if for nothing.
+static std::string describeAsked(const Plan &plan) {
+  std::string asked = plan.describeAsked();
+  return asked.empty() ? asked : "the program asks for " + asked;
+}
+
+/// Why no rows can or shall go straight into peers' memory, from what all have
+/// said; empty if there is no reason yet.
 static std::string findReason(const std::vector<Hello> &hellos,
                               const Plan &plan) {
   if (hellos.front().transport == SHARDQ_TRANSPORT_NCCL)
     return "asked for";
-  if (plan.transport == SHARDQ_TRANSPORT_NCCL)
-    return "the program asks for NCCL";
+  if (plan.asksForNccl)
+    return describeAsked(plan);
   if (int32_t other = findOtherHost(hellos); other >= 0)
     return format("rank %d and rank 0 are on different hosts", other);
   return {};
@@ -470,9 +484,11 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     return outcome;
   std::string reason = gpu ? findReason(hellos, plan) : std::string();
   bool isDirect = reason.empty();
-  if (!isDirect && mine.transport == SHARDQ_TRANSPORT_DIRECT)
+  // Some rows, beside others that are direct.
+  std::string asked = gpu && isDirect ? describeAsked(plan) : std::string();
+  if (mine.transport == SHARDQ_TRANSPORT_DIRECT && !(reason + asked).empty())
     return failure(SHARDQ_UNREACHABLE, "transport is direct, but %s",
-                   reason.c_str());
+                   (reason + asked).c_str());
 
   std::vector<Nonce> nonces;
   Tokens tokens;
@@ -508,6 +524,8 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     direct = gpu->mapPeers(onDevice);
   }
   bool probes = gpu && isDirect && !outcome.failed();
+  if (probes && !asked.empty() && !direct.failed())
+    direct = gpu->createCarriage();
   if (probes && !direct.failed())
     direct = gpu->prepare(mapping);
   if (probes && !direct.failed())
@@ -532,12 +550,16 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
             ? "direct: asked for"
             : "direct: all ranks are on one host, and what each wrote into "
               "the GPU memory of the others arrived";
-    return {};
+    if (asked.empty())
+      return {};
+    return joinNccl(bootstrap, plan, *gpu, tokens, asked, /*besideMapped=*/true,
+                    deadline, membership);
   }
   if (outcome.failed() &&
       (!canFallBack || mine.transport == SHARDQ_TRANSPORT_DIRECT))
     return outcome;
   if (outcome.failed())
     reason = std::move(outcome.text);
-  return joinNccl(bootstrap, plan, *gpu, tokens, reason, deadline, membership);
+  return joinNccl(bootstrap, plan, *gpu, tokens, reason, /*besideMapped=*/false,
+                  deadline, membership);
 }

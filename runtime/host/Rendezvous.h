@@ -51,7 +51,7 @@ struct Membership {
   Heaps heaps;
   std::vector<Descriptor> sockets; // empty when ranks are threads
   bool isRemote = false; // heaps are copies, and sockets carry the changes
-  /// Null where peers' memory is mapped.
+  /// Null where all goes straight into peers' memory.
   std::unique_ptr<nccl::Carrier> carrier;
   /// How rows travel, and why so; the same on all ranks.
   std::string transport;

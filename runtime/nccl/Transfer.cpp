@@ -169,18 +169,23 @@ static Failure compareLines(const Exchange &exchange, const FlagTable &arrived,
   return {};
 }
 
+bool shardq_context::isCarried(int32_t channel) {
+  return checkChannel(channel) && comm.carries(channel);
+}
+
 void shardq_context::transfer(int32_t channel, int32_t operation,
                               const Group &group, const void *outbox,
                               void *landing, int64_t rows, int64_t rowBytes) {
   static constexpr int64_t kSomeRows = 0;
   if (!mayCall(/*needsGpu=*/true))
     return;
-  if (!comm.carrier) {
+  if (!checkCall(channel, operation, group, &kSomeRows))
+    return;
+  if (!comm.carries(channel)) {
     misuse(Misuse::NotCarried, -1, -1, operation);
     return;
   }
-  if (!checkCall(channel, operation, group, &kSomeRows) ||
-      carry(channel, operation, group, outbox, landing, rows, rowBytes))
+  if (carry(channel, operation, group, outbox, landing, rows, rowBytes))
     return;
   // No kernel is launched any more that would do it.
   comm.gpu->driver.fill(

@@ -5,6 +5,8 @@
 #include "host/Communicator.h"
 #include "host/Waiting.h"
 
+#include <algorithm>
+
 using namespace shardq;
 using namespace shardq::nccl;
 using protocol::Exchange;
@@ -20,6 +22,10 @@ Watch::Watch(shardq_comm &comm)
 Watch::Channel &Watch::at(int32_t slot, int32_t channel) {
   return channels[static_cast<size_t>(slot) * comm.plan.channels.size() +
                   static_cast<size_t>(channel)];
+}
+
+static int32_t numChannels(const shardq_comm &comm) {
+  return static_cast<int32_t>(comm.plan.channels.size());
 }
 
 /// What this rank's stream has come to on a channel, as of `mark`.
@@ -58,8 +64,9 @@ void Watch::publish() {
 
 void Watch::publishAll() {
   for (int32_t slot = 0; slot != comm.plan.slots; ++slot)
-    for (size_t channel = 0; channel != comm.plan.channels.size(); ++channel)
-      publish(slot, static_cast<int32_t>(channel));
+    for (int32_t channel = 0; channel != numChannels(comm); ++channel)
+      if (comm.carries(channel))
+        publish(slot, channel);
 }
 
 void Watch::tick() {
@@ -67,9 +74,11 @@ void Watch::tick() {
     return;
   std::lock_guard<std::mutex> lock(mutex);
   publishAll();
-  for (int32_t slot = 0; slot != comm.plan.slots; ++slot)
-    for (size_t channel = 0; channel != comm.plan.channels.size(); ++channel)
-      look(slot, static_cast<int32_t>(channel));
+  for (int32_t slot = 0; slot != comm.plan.slots; ++slot) {
+    look(slot);
+    if (!comm.gpu->isAlone())
+      comm.gpu->tellProgress(slot, comm.heaps.progress(comm.rank, slot));
+  }
 }
 
 /// This rank waits for `target`.
@@ -89,39 +98,32 @@ void Watch::tellTarget(const Exchange &exchange, int64_t target) {
 }
 
 /// It no longer waits in this exchange.
-void Watch::tellNothing(const Exchange &exchange) {
-  SlotProgress &progress = comm.heaps.progress(comm.rank, exchange.slot);
+void Watch::tellNothing(int32_t slot, int32_t channel) {
+  SlotProgress &progress = comm.heaps.progress(comm.rank, slot);
   if (loadRelaxed(progress.waiting) == 0 ||
-      loadRelaxed(progress.channel) != exchange.channel)
+      loadRelaxed(progress.channel) != channel)
     return;
   storeRelease(progress.waiting, uint64_t(0));
   if (comm.remote)
-    comm.remote->tellProgress(exchange, loadRelaxed(progress.target),
+    comm.remote->tellProgress(readExchange(comm, slot, channel),
+                              loadRelaxed(progress.target),
                               /*isWaiting=*/false);
 }
 
-void Watch::look(int32_t slot, int32_t channel) {
-  Channel &state = at(slot, channel);
-  Exchange exchange = readExchange(comm, slot, channel);
+/// It is not this exchange that the stream waits in: its time has not begun.
+void Watch::forget(int32_t slot, int32_t channel) {
+  tellNothing(slot, channel);
+  at(slot, channel).end.reset();
+}
+
+std::optional<Watch::Open> Watch::findOpen(int32_t slot, int32_t channel) {
+  Open open{readExchange(comm, slot, channel), -1, -1, false};
+  const Exchange &exchange = open.exchange;
   uint64_t arrived = loadAcquire(comm.gpu->mark(slot, channel).arrived);
   int64_t outside;
   if (protocol::epochsAhead(exchange.epoch, arrived) <= 0 ||
-      !exchange.group.isWithin(comm.world, outside)) {
-    tellNothing(exchange);
-    state.end.reset();
-    return;
-  }
-  if (!state.end || state.waitedFor != exchange.epoch) {
-    state.waitedFor = exchange.epoch;
-    state.end = Deadline::in(comm.deadlineMs);
-    state.tell = Deadline::in(kTellMs);
-    // What was told is about the epoch before.
-    tellNothing(exchange);
-    return;
-  }
-
-  // The first that has not come; where all have, the next one.
-  int64_t late = -1, left = -1;
+      !exchange.group.isWithin(comm.world, outside))
+    return std::nullopt;
   for (int64_t step = 0; step != exchange.group.size; ++step) {
     int64_t member =
         exchange.group.member(exchange.group.rotated(step, comm.rank));
@@ -134,31 +136,125 @@ void Watch::look(int32_t slot, int32_t channel) {
                         .line(comm.rank, slot, channel, exchange.epoch, member)
                         .flag.epoch);
     bool missing = protocol::epochsAhead(flag, exchange.epoch) < 0;
-    if (missing && late < 0)
-      late = member;
-    if (missing && gone && left < 0)
-      left = member;
+    if (missing && open.late < 0)
+      open.late = member;
+    if (missing && gone && open.left < 0)
+      open.left = member;
   }
-  bool isMissing = late >= 0;
-  if (!isMissing)
-    late = exchange.group.member(exchange.group.rotated(0, comm.rank));
-  if (state.tell->passed())
-    tellTarget(exchange, late);
-  if (left >= 0 && !comm.failed())
-    fail(SHARDQ_PEER_LEFT, exchange, left, isMissing);
-  else if (state.end->passed())
-    fail(SHARDQ_DEADLINE, exchange, late, isMissing);
+  open.isMissing = open.late >= 0;
+  if (!open.isMissing)
+    open.late = exchange.group.member(exchange.group.rotated(0, comm.rank));
+  return open;
 }
 
+/// Whether a kernel of a direct exchange has waited for so long that it said
+/// so.
+bool Watch::waitsDirectly(int32_t slot) {
+  for (int32_t channel = 0; channel != numChannels(comm); ++channel) {
+    if (comm.carries(channel))
+      continue;
+    const device::Mark &mark = comm.gpu->mark(slot, channel);
+    // What is over was begun before.
+    uint64_t arrived = loadAcquire(mark.arrived);
+    if (loadAcquire(mark.begun) != arrived)
+      return true;
+  }
+  return false;
+}
+
+/// Of the exchanges of a slot that have begun, the stream waits in one at most:
+/// around a direct one that is waited for in none, and in one of which somebody
+/// has not come before those to which all have.
+void Watch::look(int32_t slot) {
+  std::vector<Open> open;
+  for (int32_t channel = 0; channel != numChannels(comm); ++channel) {
+    if (!comm.carries(channel))
+      continue;
+    if (std::optional<Open> found = findOpen(slot, channel))
+      open.push_back(*found);
+    else
+      forget(slot, channel);
+  }
+  if (open.empty())
+    return;
+  bool isElsewhere = waitsDirectly(slot);
+  bool isMissing = std::any_of(open.begin(), open.end(),
+                               [](const Open &one) { return one.isMissing; });
+  for (const Open &one : open) {
+    if (isElsewhere || (isMissing && !one.isMissing))
+      forget(slot, static_cast<int32_t>(one.exchange.channel));
+    else
+      look(one);
+  }
+}
+
+void Watch::look(const Open &open) {
+  const Exchange &exchange = open.exchange;
+  int32_t slot = static_cast<int32_t>(exchange.slot);
+  int32_t channel = static_cast<int32_t>(exchange.channel);
+  Channel &state = at(slot, channel);
+  if (!state.end || state.waitedFor != exchange.epoch) {
+    state.waitedFor = exchange.epoch;
+    state.end = Deadline::in(comm.deadlineMs);
+    state.endWhereAllCame = Deadline::in(2 * comm.deadlineMs);
+    state.tell = Deadline::in(kTellMs);
+    // What was told is about the epoch before.
+    tellNothing(slot, channel);
+    return;
+  }
+  if (!open.isMissing)
+    tellNothing(slot, channel);
+  else if (state.tell->passed())
+    tellTarget(exchange, open.late);
+  // Where all have come, the stream may be behind the transfer, in kernels that
+  // take their time in front of the wait: whoever waits for this rank then
+  // finds it, and comes first.
+  bool isOver =
+      open.isMissing ? state.end->passed() : state.endWhereAllCame->passed();
+  int64_t waitedMs = open.isMissing ? comm.deadlineMs : 2 * comm.deadlineMs;
+  if (open.left >= 0 && !comm.failed())
+    fail(SHARDQ_PEER_LEFT, exchange, open.left, open.isMissing, waitedMs);
+  else if (isOver)
+    fail(SHARDQ_DEADLINE, exchange, open.late, open.isMissing, waitedMs);
+}
+
+namespace {
+
+/// The protocol's memory policy for heaps on GPUs, as the host reads them: only
+/// what the search for a laggard needs.
+class WordsOnGpus {
+public:
+  explicit WordsOnGpus(cuda::Gpu &gpu) : gpu(gpu) {}
+  uint64_t loadAcquire(const uint64_t &word) { return gpu.readWord(&word); }
+  int64_t load(const int64_t &word) {
+    return static_cast<int64_t>(
+        gpu.readWord(reinterpret_cast<const uint64_t *>(&word)));
+  }
+
+private:
+  cuda::Gpu &gpu;
+};
+
+} // namespace
+
 void Watch::fail(shardq_status status, const Exchange &exchange,
-                 int64_t culprit, bool isMissing) {
+                 int64_t culprit, bool isMissing, int64_t waitedMs) {
   Failure failure;
   failure.status = status;
   failure.reporter = comm.rank;
-  failure.waitedMs = comm.deadlineMs;
+  failure.waitedMs = waitedMs;
   // Where all have come, none of them waits for another.
   bool follow = status == SHARDQ_DEADLINE && isMissing;
-  findLaggard(comm.heaps, exchange, culprit, failure, follow ? comm.world : 0);
-  failure.lost = !isMissing;
+  int32_t maxHops = follow ? comm.world : 0;
+  if (comm.gpu->isAlone()) {
+    findLaggard(comm.heaps, exchange, culprit, failure, maxHops);
+    failure.lost = 0; // flags are told in front of the epochs there
+  } else {
+    WordsOnGpus memory(*comm.gpu);
+    protocol::findLaggard(memory, comm.gpu->flagTable(),
+                          comm.gpu->progressTable(), exchange, culprit, maxHops,
+                          failure);
+  }
+  failure.lost |= !isMissing;
   comm.fail(failure);
 }

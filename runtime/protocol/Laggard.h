@@ -29,15 +29,26 @@ namespace protocol {
 struct ProgressTable {
   char *heaps;
   uint64_t stride;
-  uint64_t progress;  // SlotProgress [slots]
+  uint64_t progress;  // SlotProgress [2][slots]
   uint64_t signalled; // uint64_t [slots][channels]
   int64_t slots;
   int64_t channels;
   int64_t world;
 
   SlotProgress &at(int64_t rank, int64_t slot) const {
+    return recordOf(rank, slot);
+  }
+
+  /// What the rank's watchdog says, of exchanges that NCCL carries beside
+  /// others that are direct. The other record is their kernels', and a record
+  /// has one writer.
+  SlotProgress &carriedAt(int64_t rank, int64_t slot) const {
+    return recordOf(rank, slots + slot);
+  }
+
+  SlotProgress &recordOf(int64_t rank, int64_t index) const {
     char *heap = heaps + static_cast<uint64_t>(rank) * stride + progress;
-    return reinterpret_cast<SlotProgress *>(heap)[slot];
+    return reinterpret_cast<SlotProgress *>(heap)[index];
   }
 
   /// Last epoch that `rank` has signalled.
@@ -80,12 +91,13 @@ uint64_t lastFlag(Memory &memory, const FlagTable &table, const Edge &edge) {
 template <typename Memory>
 bool readEdge(Memory &memory, const ProgressTable &table, int64_t rank,
               int64_t slot, Edge &edge) {
-  for (int64_t step = 0; step != table.slots; ++step) {
+  for (int64_t step = 0; step != 2 * table.slots; ++step) {
     // No remainder: in a kernel that is a call, for which it needs a stack.
-    int64_t at = slot + step;
+    int64_t at = slot + step / 2;
     if (at >= table.slots)
       at -= table.slots;
-    const SlotProgress &progress = table.at(rank, at);
+    const SlotProgress &progress =
+        step % 2 == 0 ? table.at(rank, at) : table.carriedAt(rank, at);
     if (!memory.loadAcquire(progress.waiting))
       continue;
     Edge found{rank,

@@ -15,14 +15,14 @@ shardq.plan @plan over @ranks {
 // the threads, and as many as ever pack.
 // CHECK-LABEL: func.func @beside(
 // CHECK-SAME: %[[LIST:[a-z0-9]+]]: memref<?xi32>, %[[COUNT:[a-z0-9]+]]: memref<1xi32>
-// CHECK: %[[CARRIED:.*]] = shardq.is_carried : i1
+// CHECK: %[[CARRIED:.*]] = shardq.is_carried channel {{[0-9]+}} : i1
 // CHECK: %[[BLOCKS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
 // CHECK: %[[TOPK:.*]] = memref.alloc(%{{.*}}) : memref<?x8xi32>
 // CHECK: gpu.launch {{.*}} function(@memref_copy
 // CHECK: %[[OUTBOX:.*]] = memref.alloc(%{{.*}}) : memref<?x12xbf16>
 // CHECK: %[[LANDING:.*]] = memref.alloc(%{{.*}}) : memref<?x12xbf16>
 // CHECK-NOT: gpu.launch
-// CHECK: shardq.aside {
+// CHECK: shardq.aside channel {{[0-9]+}} {
 // CHECK-NEXT: scf.if %[[CARRIED]] {
 // CHECK: arith.minsi %{{.*}}, %c4224
 // CHECK: gpu.launch {{.*}} function(@shardq_push_8_4_12_bf16_pack)

@@ -1,5 +1,5 @@
-// Host code asks the runtime once whether NCCL carries its exchanges, and has the
-// launches of both forms.
+// Host code asks the runtime once for each channel whether NCCL carries its exchanges, and
+// has the launches of both forms.
 //
 // RUN: shardq-opt %s --convert-shardq-to-gpu --canonicalize --cse | FileCheck %s
 
@@ -10,7 +10,8 @@ shardq.plan @plan over @ranks {
   exchanges = ["q", "out"], hash = 7 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
 
 // CHECK-LABEL: func.func @layer(
-// CHECK: %[[CARRIED:.*]] = shardq.is_carried : i1
+// CHECK-DAG: %[[CARRIED:.*]] = shardq.is_carried channel 0 : i1
+// CHECK-DAG: %[[BACK:.*]] = shardq.is_carried channel 1 : i1
 // CHECK-NOT: shardq.is_carried
 //
 // A row of the outbox holds the heads that travel between two ranks. Without NCCL there is
@@ -50,12 +51,13 @@ shardq.plan @plan over @ranks {
 // CHECK-DAG: memref.dealloc %[[LANDING]] :
 //
 // On the way back a rank has no more rows than came, whatever the inbox holds.
-// CHECK: memref.alloc(%[[ROWS]]) : memref<?x2x4xf32>
-// CHECK: memref.alloc(%[[ROWS]]) : memref<?x2x4xf32>
+// CHECK: %[[BACKROWS:.*]] = arith.select %[[BACK]], %c32, %c0 : index
+// CHECK: memref.alloc(%[[BACKROWS]]) : memref<?x2x4xf32>
+// CHECK: memref.alloc(%[[BACKROWS]]) : memref<?x2x4xf32>
 // CHECK: function(@shardq_push_8x4_2x4_f32_pack)
 //
 // Where something stands between signal and wait, it stands between both halves.
-// CHECK: scf.if %[[CARRIED]] {
+// CHECK: scf.if %[[BACK]] {
 // CHECK: function(@shardq_announce{{[_0-9]*}})
 // CHECK: shardq.transfer {{.*}} channel 1 exchange 1 {rows = 8 : i64} : memref<?x2x4xf32>
 // CHECK: } else {
@@ -63,7 +65,7 @@ shardq.plan @plan over @ranks {
 // CHECK: }
 // CHECK: gpu.launch {{.*}} function(@linalg_fill_f32{{[_0-9]*}})
 // CHECK: gpu.launch {{.*}} function(@shardq_wait{{[_0-9]*}})
-// CHECK: scf.if %[[CARRIED]] {
+// CHECK: scf.if %[[BACK]] {
 // CHECK: gpu.launch {{.*}} function(@shardq_push_8x4_2x4_f32_unpack)
 // CHECK: return
 func.func @layer(%q: memref<?x2x8xf32>, %o: memref<?x8x4xf32>, %ids: memref<?xi32>, %offsets: memref<5xi32>,
@@ -102,7 +104,7 @@ func.func @nothing_pushed(%offsets: memref<5xi32>) {
 // Kernels of a branch that the device decides on ask for themselves; what the host does
 // between them is done either way.
 // CHECK-LABEL: func.func @gated(
-// CHECK: %[[CARRIED:.*]] = shardq.is_carried : i1
+// CHECK: %[[CARRIED:.*]] = shardq.is_carried channel {{[0-9]+}} : i1
 // CHECK: scf.if %[[CARRIED]] {
 // CHECK: gpu.launch {{.*}} function(@shardq_push_2x8_8x8_f32_pack{{[_0-9]*}})
 // CHECK: %[[FLAG:.*]] = memref.load

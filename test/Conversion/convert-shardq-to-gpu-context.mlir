@@ -10,7 +10,7 @@ shardq.plan @plan over @ranks {
   exchanges = ["q", "out"], hash = 7 : i64, slot_bytes = 16384 : i64, slots = 1 : i64}
 
 // CHECK-LABEL: func.func @layer(
-// CHECK: %[[CARRIED:.*]] = shardq.is_carried : i1
+// CHECK: %[[CARRIED:.*]] = shardq.is_carried channel 0 : i1
 //
 // Own keys. The rank's place in the group comes from the host.
 // CHECK: %[[ME:.*]] = shardq.rank over @ranks "dcp"

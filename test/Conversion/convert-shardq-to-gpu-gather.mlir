@@ -11,7 +11,7 @@ shardq.plan @plan over @ranks {
 
 // CHECK-LABEL: func.func @layer(
 // CHECK-SAME: %[[TABLE:[a-z0-9]+]]: memref<?x?xi32>, {{.*}} %[[BLOCKS:[a-z0-9]+]]: memref<?xi32>, %[[INVERSE:[a-z0-9]+]]: memref<?x?xi32>, %[[COUNT:[a-z0-9]+]]: memref<1xi32>,
-// CHECK: %[[CARRIED:.*]] = shardq.is_carried : i1
+// CHECK: %[[CARRIED:.*]] = shardq.is_carried channel {{[0-9]+}} : i1
 //
 // The list by one block, a bit for each of a window's blocks; then what stands where by many.
 // CHECK: gpu.launch {{.*}} in ({{.*}} = %c1, {{.*}} threads({{.*}}) in ({{.*}} = %c1024, {{.*}} function(@shardq_gather_blocks_list)
@@ -35,7 +35,7 @@ shardq.plan @plan over @ranks {
 // CHECK: %[[OUTBOX:.*]] = memref.alloc(%[[BOX]]) : memref<?x12xbf16>
 // CHECK: %[[LANDING:.*]] = memref.alloc(%[[BOX]]) : memref<?x12xbf16>
 // Push and signal run aside.
-// CHECK: shardq.aside {
+// CHECK: shardq.aside channel {{[0-9]+}} {
 // CHECK-NEXT: scf.if %[[CARRIED]] {
 // CHECK: gpu.launch {{.*}} function(@shardq_push_8_4_12_bf16_pack)
 // CHECK-NOT: shardq_device_peer

@@ -36,11 +36,12 @@ shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 
 // CHECK-LABEL: func.func @carried(
 // CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr
-// CHECK: %[[NUMBER:.*]] = llvm.call @shardq_rt_is_carried(%[[CONTEXT]]) : (!llvm.ptr) -> i32
+// CHECK: %[[CHANNEL:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK: %[[NUMBER:.*]] = llvm.call @shardq_rt_is_carried(%[[CONTEXT]], %[[CHANNEL]]) : (!llvm.ptr, i32) -> i32
 // CHECK: arith.cmpi ne, %[[NUMBER]]
 // CHECK-NOT: shardq.is_carried
 func.func @carried() -> i1 {
-  %0 = shardq.is_carried : i1
+  %0 = shardq.is_carried channel 3 : i1
   return %0 : i1
 }
 
@@ -68,7 +69,8 @@ func.func @transfer(%outbox: memref<?x2x4xf32>, %landing: memref<?x2x4xf32>) {
 // CHECK-LABEL: func.func @beside(
 // CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr
 // CHECK: %[[CARRIED:.*]] = arith.cmpi ne
-// CHECK: llvm.call @shardq_rt_begin_aside(%[[CONTEXT]]) : (!llvm.ptr) -> ()
+// CHECK: %[[CHANNEL:.*]] = llvm.mlir.constant(4 : i32)
+// CHECK: llvm.call @shardq_rt_begin_aside(%[[CONTEXT]], %[[CHANNEL]]) : (!llvm.ptr, i32) -> ()
 // CHECK-NEXT: scf.if %[[CARRIED]] {
 // CHECK-NEXT: llvm.call @shardq_rt_device(%[[CONTEXT]])
 // CHECK: }
@@ -78,8 +80,8 @@ func.func @transfer(%outbox: memref<?x2x4xf32>, %landing: memref<?x2x4xf32>) {
 // CHECK-NEXT: return
 func.func @beside(%x: memref<1xindex>, %y: index) {
   %c0 = arith.constant 0 : index
-  %0 = shardq.is_carried : i1
-  shardq.aside {
+  %0 = shardq.is_carried channel 4 : i1
+  shardq.aside channel 4 {
     scf.if %0 {
       %1 = shardq.device_context : index
       memref.store %1, %x[%c0] : memref<1xindex>
@@ -94,7 +96,7 @@ func.func @beside(%x: memref<1xindex>, %y: index) {
 // CHECK-LABEL: func.func private @alone(
 // CHECK-SAME: !llvm.ptr
 func.func private @alone() {
-  shardq.aside {
+  shardq.aside channel 4 {
   }
   shardq.join_aside
   return

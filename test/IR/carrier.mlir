@@ -20,61 +20,64 @@ func.func @carry(%outbox: memref<?x16x576xbf16>, %landing: memref<?x16x576xbf16>
 }
 
 // CHECK-LABEL: func.func @form(
-// CHECK: shardq.is_carried : i1
+// CHECK: shardq.is_carried channel 0 : i1
 //
+// Each channel has an answer of its own.
 // ONCE-LABEL: func.func @form(
-// ONCE-NEXT: %[[CARRIED:.*]] = shardq.is_carried : i1
-// ONCE-NEXT: return %[[CARRIED]], %[[CARRIED]]
-func.func @form() -> (i1, i1) {
-  %0 = shardq.is_carried : i1
-  %1 = shardq.is_carried : i1
-  return %0, %1 : i1, i1
+// ONCE-NEXT: %[[CARRIED:.*]] = shardq.is_carried channel 0 : i1
+// ONCE-NEXT: %[[OTHER:.*]] = shardq.is_carried channel 1 : i1
+// ONCE-NEXT: return %[[CARRIED]], %[[CARRIED]], %[[OTHER]]
+func.func @form() -> (i1, i1, i1) {
+  %0 = shardq.is_carried channel 0 : i1
+  %1 = shardq.is_carried channel 0 : i1
+  %2 = shardq.is_carried channel 1 : i1
+  return %0, %1, %2 : i1, i1, i1
 }
 
 // CHECK-LABEL: func.func @beside(
-// CHECK: shardq.aside {
+// CHECK: shardq.aside channel 2 {
 // CHECK-NEXT: memref.store
 // CHECK-NEXT: }
 // CHECK: memref.load
 // CHECK: shardq.join_aside
-// CHECK: shardq.aside {
+// CHECK: shardq.aside channel 2 {
 // CHECK-NEXT: } {note = 1 : i64}
 // CHECK-NEXT: shardq.join_aside {note = 2 : i64}
 // CHECK: scf.if
-// CHECK-NEXT: shardq.aside
+// CHECK-NEXT: shardq.aside channel 2
 // CHECK: shardq.join_aside
 //
 // Nothing of it is dropped, merged, or moved over an end, whether it launches anything or not.
 // ONCE-LABEL: func.func @beside(
 // ONCE-NEXT: %[[ZERO:.*]] = arith.constant 0 : index
-// ONCE-NEXT: shardq.aside {
+// ONCE-NEXT: shardq.aside channel 2 {
 // ONCE-NEXT: memref.store
 // ONCE-NEXT: }
 // ONCE-NEXT: %[[FIRST:.*]] = memref.load
 // ONCE-NEXT: shardq.join_aside
 // ONCE-NEXT: %[[SECOND:.*]] = memref.load
-// ONCE-NEXT: shardq.aside {
+// ONCE-NEXT: shardq.aside channel 2 {
 // ONCE-NEXT: }
 // ONCE-NEXT: shardq.join_aside
 // ONCE-NEXT: scf.if
-// ONCE-NEXT: shardq.aside {
+// ONCE-NEXT: shardq.aside channel 2 {
 // ONCE-NEXT: }
 // ONCE-NEXT: shardq.join_aside
 // ONCE-NEXT: }
 // ONCE-NEXT: return %[[FIRST]], %[[SECOND]]
 func.func @beside(%x: memref<8xf32>, %y: f32, %condition: i1) -> (f32, f32) {
   %c0 = arith.constant 0 : index
-  shardq.aside {
+  shardq.aside channel 2 {
     memref.store %y, %x[%c0] : memref<8xf32>
   }
   %0 = memref.load %x[%c0] : memref<8xf32>
   shardq.join_aside
   %1 = memref.load %x[%c0] : memref<8xf32>
-  shardq.aside {
+  shardq.aside channel 2 {
   } {note = 1 : i64}
   shardq.join_aside {note = 2 : i64}
   scf.if %condition {
-    shardq.aside {
+    shardq.aside channel 2 {
     }
     shardq.join_aside
   }

@@ -65,9 +65,9 @@ func.func @f(%x: memref<?x4xf32>) {
 
 func.func @f() {
   // expected-note @+1 {{that one is here}}
-  shardq.aside {
+  shardq.aside channel 0 {
     // expected-error @+1 {{'shardq.aside' op stands in another}}
-    shardq.aside {
+    shardq.aside channel 0 {
     }
     shardq.join_aside
   }
@@ -79,7 +79,7 @@ func.func @f() {
 
 func.func @f() {
   // expected-error @+1 {{'shardq.aside' op expects 'shardq.join_aside' behind it in its block}}
-  shardq.aside {
+  shardq.aside channel 0 {
   }
   return
 }
@@ -88,9 +88,9 @@ func.func @f() {
 
 func.func @f() {
   // expected-error @+1 {{expects 'shardq.join_aside' behind it in its block, before the next 'shardq.aside'}}
-  shardq.aside {
+  shardq.aside channel 0 {
   }
-  shardq.aside {
+  shardq.aside channel 0 {
   }
   shardq.join_aside
   return
@@ -101,7 +101,7 @@ func.func @f() {
 // An end in another block is none.
 func.func @f(%condition: i1) {
   // expected-error @+1 {{expects 'shardq.join_aside' behind it in its block}}
-  shardq.aside {
+  shardq.aside channel 0 {
   }
   scf.if %condition {
     shardq.join_aside
@@ -113,11 +113,11 @@ func.func @f(%condition: i1) {
 
 func.func @f(%condition: i1) {
   // expected-error @+1 {{is not joined before another}}
-  shardq.aside {
+  shardq.aside channel 0 {
   }
   scf.if %condition {
     // expected-note @+1 {{the other is here}}
-    shardq.aside {
+    shardq.aside channel 0 {
     }
     shardq.join_aside
   }
@@ -136,7 +136,7 @@ func.func @f() {
 // -----
 
 func.func @f() {
-  shardq.aside {
+  shardq.aside channel 0 {
   }
   shardq.join_aside
   // expected-error @+1 {{expects 'shardq.aside' before it in its block}}
@@ -148,8 +148,26 @@ func.func @f() {
 
 func.func @f() {
   // expected-error @+1 {{region #0 ('body') failed to verify constraint: region with 1 blocks}}
-  "shardq.aside"() ({
+  "shardq.aside"() <{channel = 0 : i32}> ({
   }) : () -> ()
   shardq.join_aside
   return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{'shardq.aside' op channel is -1, expected 0 or more}}
+  shardq.aside channel -1 {
+  }
+  shardq.join_aside
+  return
+}
+
+// -----
+
+func.func @f() -> i1 {
+  // expected-error @+1 {{'shardq.is_carried' op channel is -1, expected 0 or more}}
+  %0 = shardq.is_carried channel -1 : i1
+  return %0 : i1
 }

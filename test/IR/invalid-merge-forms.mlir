@@ -347,5 +347,6 @@ func.func @f(%i: memref<?x2x16xf32>, %o: memref<?x?x16xbf16>) {
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
-// expected-error @+1 {{transport is direct, expected nccl}}
-shardq.plan @plan over @ranks {channels = [], exchanges = [], hash = 7 : i64, slot_bytes = 0 : i64, slots = 1 : i64, transport = #shardq.transport<direct>}
+// expected-error @+1 {{channel "q" has transport direct, expected nccl, or none}}
+shardq.plan @plan over @ranks {channels = [#shardq.channel<"q", offset = 0, bytes = 256, generations = 1, transport = <direct>>],
+  exchanges = [], hash = 7 : i64, slot_bytes = 256 : i64, slots = 1 : i64}

@@ -22,33 +22,40 @@ func.func @reduce(%s: memref<?x8x16xf32>, %out: memref<?x2x16xbf16>) {
 
 // -----
 
-// The plan says what the runtime is to ask of a communicator.
+// The channel says what the runtime is to do, without the exchange's reason.
 
-// CHECK: shardq.plan
+// CHECK: shardq.plan {{.*}}#shardq.channel<"scatter_heads 2x16xf32 by nccl", offset = 0, bytes = 4194304, generations = 2, transport = <nccl>>]
 // CHECK-NOT: hash = [[HASH]]
-// CHECK-SAME: transport = #shardq.transport<nccl>
 // CHECK-LABEL: func @reduce
 shardq.mesh @ranks ["tp" = 4]
 func.func @reduce(%s: memref<?x8x16xf32>, %out: memref<?x2x16xbf16>) {
-  // CHECK: shardq.push {{.*}} transport = #shardq.transport<nccl>
-  shardq.reduce_heads %s over @ranks "tp" outs(%out) {transport = #shardq.transport<nccl>}
+  // CHECK: shardq.push {{.*}} transport = #shardq.transport<nccl, "far away">
+  shardq.reduce_heads %s over @ranks "tp" outs(%out) {transport = #shardq.transport<nccl, "far away">}
       : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
   return
 }
 
 // -----
 
-// A communicator has one transport.
+// Each travels as it says. What travels alike shares a channel; the rest has the same generations
+// as without, since an exchange acknowledges whichever way it goes.
 
-// CHECK: shardq.plan {{.*}} transport = #shardq.transport<nccl, "far away">
+// CHECK: shardq.plan {{.*}}channels = [#shardq.channel<"scatter_heads 2x16xf32 by nccl", offset = 0, bytes = 4194304, generations = 1, transport = <nccl>>,
+// CHECK-SAME: #shardq.channel<"scatter_heads 2x16xf32", offset = 4194304, bytes = 4194304, generations = 1>]
 // CHECK-LABEL: func @both
-shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
-func.func @both(%s: memref<?x8x16xf32>, %t: memref<?x8x16xf32>, %out: memref<?x2x16xbf16>, %other: memref<?x4x16xbf16>) {
-  // expected-note @+1 {{the other one is here}}
-  shardq.reduce_heads %s over @ranks "tp" outs(%out) {transport = #shardq.transport<nccl, "far away">}
+shardq.mesh @ranks ["tp" = 4]
+func.func @both(%s: memref<?x8x16xf32>, %a: memref<?x2x16xbf16>, %b: memref<?x2x16xbf16>, %c: memref<?x2x16xbf16>,
+                %d: memref<?x2x16xbf16>) {
+  // CHECK: shardq.push {{.*}} channel 0 exchange 0 {{.*}} transport = #shardq.transport<nccl>
+  shardq.reduce_heads %s over @ranks "tp" outs(%a) {transport = #shardq.transport<nccl>}
       : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
-  // expected-remark @+1 {{is carried by NCCL too: another exchange asks for it, and a communicator has one transport}}
-  shardq.reduce_heads %t over @ranks "dcp" outs(%other) {transport = #shardq.transport<direct>}
-      : (memref<?x8x16xf32>, memref<?x4x16xbf16>) -> ()
+  // CHECK: shardq.push {{.*}} channel 1 exchange 1 {{.*}} transport = #shardq.transport<direct>
+  shardq.reduce_heads %s over @ranks "tp" outs(%b) {transport = #shardq.transport<direct>}
+      : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
+  // CHECK: shardq.push {{.*}} channel 0 exchange 2 {{.*}} transport = #shardq.transport<nccl, "again">
+  shardq.reduce_heads %s over @ranks "tp" outs(%c) {transport = #shardq.transport<nccl, "again">}
+      : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
+  // CHECK: shardq.push {{.*}} channel 1 exchange 3 {capacity = 32768 : i64}
+  shardq.reduce_heads %s over @ranks "tp" outs(%d) : (memref<?x8x16xf32>, memref<?x2x16xbf16>) -> ()
   return
 }

@@ -8,6 +8,7 @@
 // RUN: shardq-opt %t/by-hand.mlir --shardq-select-transport=target=cpu --verify-diagnostics
 // RUN: shardq-opt %t/buffers.mlir --shardq-select-transport=remarks=false --verify-diagnostics
 // RUN: shardq-opt %t/option.mlir --shardq-select-transport=host-ranks=-1 --verify-diagnostics
+// RUN: shardq-opt %t/tokens.mlir --shardq-select-transport=max-tokens=0 --verify-diagnostics
 // RUN: shardq-opt %t/nested.mlir --shardq-select-transport=remarks=false --verify-diagnostics
 
 //--- cpu.mlir
@@ -78,6 +79,10 @@ func.func @f(%p: memref<?x8x16xbf16>, %l: memref<?x8xf32>, %out: memref<?x2x16xb
 
 //--- option.mlir
 // expected-error @+1 {{shardq-select-transport: host-ranks is -1, expected 0 or more}}
+module {}
+
+//--- tokens.mlir
+// expected-error @+1 {{shardq-select-transport: max-tokens is 0, expected 1 to 2147483647}}
 module {}
 
 //--- nested.mlir

@@ -591,3 +591,43 @@ func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: 
   memref.dealloc %w : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+// A push by NCCL on a channel that does not ask for it.
+shardq.mesh @ranks ["tp" = 4]
+// expected-note @+1 {{the channel is planned here}}
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 2>,
+              #shardq.channel<"out by nccl", offset = 4096, bytes = 2048, generations = 2, transport = <nccl>>],
+  exchanges = ["q", "out"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index) {
+  %w = shardq.workspace @plan channel 0 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{is to be carried by NCCL, expected as channel 0, which does not ask for it}}
+  shardq.push heads_to_tokens(%q) by(%ids, %o) decodes(%d) into(%w)
+      over @ranks "tp" channel 0 exchange 0 {capacity = 8 : i64, transport = #shardq.transport<nccl>}
+      : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal heads_to_tokens by(%o) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  shardq.wait heads_to_tokens by(%o) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
+  return
+}
+
+// -----
+
+// The other way round.
+shardq.mesh @ranks ["tp" = 4]
+// expected-note @+1 {{the channel is planned here}}
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"q", offset = 0, bytes = 2048, generations = 2>,
+              #shardq.channel<"out by nccl", offset = 4096, bytes = 2048, generations = 2, transport = <nccl>>],
+  exchanges = ["q", "out"], hash = 0 : i64, slot_bytes = 8192 : i64, slots = 1 : i64}
+func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index) {
+  %w = shardq.workspace @plan channel 1 (%n) : memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{is not to be carried by NCCL, expected as channel 1, which asks for it}}
+  shardq.push heads_to_tokens(%q) by(%ids, %o) decodes(%d) into(%w)
+      over @ranks "tp" channel 1 exchange 0 {capacity = 8 : i64, transport = #shardq.transport<direct>}
+      : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
+  shardq.signal heads_to_tokens by(%o) over @ranks "tp" channel 1 exchange 0 : memref<5xi32>
+  shardq.wait heads_to_tokens by(%o) over @ranks "tp" channel 1 exchange 0 : memref<5xi32>
+  return
+}

@@ -88,7 +88,7 @@ TEST(Api, NullHandles) {
   EXPECT_EQ(shardq_rt_alloc(nullptr, 8), nullptr);
   shardq_rt_free(nullptr, &rows);
   shardq_rt_launch(nullptr, nullptr, 0, 1, nullptr);
-  shardq_rt_begin_aside(nullptr);
+  shardq_rt_begin_aside(nullptr, 0);
   shardq_rt_end_aside(nullptr);
   shardq_rt_join_aside(nullptr);
 }

@@ -307,8 +307,12 @@ TEST(EntryPoint, SubgroupsAreApart) {
 }
 
 TEST(EntryPoint, AsideIsForGpus) {
-  for (auto *function :
-       {shardq_rt_begin_aside, shardq_rt_end_aside, shardq_rt_join_aside}) {
+  using Call = void (*)(shardq_context *);
+  const Call begin = [](shardq_context *context) {
+    shardq_rt_begin_aside(context, 0);
+  };
+  for (Call function :
+       {begin, Call(shardq_rt_end_aside), Call(shardq_rt_join_aside)}) {
     RankResult result = alone([&](shardq_context *context) {
       shardq_rt_begin(context, nullptr);
       function(context);

@@ -52,7 +52,8 @@ TEST(PlanCheck, Refuses) {
   with([](auto &p) { p.operation_names = nullptr; });
   with([](auto &p) { p.slot_bytes = UINT64_MAX; });
   EXPECT_EQ(with([](auto &p) { p.transport = SHARDQ_TRANSPORT_DIRECT; }),
-            "plan: transport is 1, expected 0 (auto) or 2 (NCCL)");
+            "plan: transport of all channels is 1, expected 0 (auto) or 2 "
+            "(NCCL)");
   std::string text = with([](auto &p) { p.slot_bytes -= 1; });
   EXPECT_NE(text.find("does not fit in a slot of 2047 bytes"),
             std::string::npos)
@@ -72,6 +73,41 @@ TEST(PlanCheck, RefusesChannels) {
     plan.num_channels = 1;
     refusal(plan);
   }
+  shardq_channel channel{"c", 0, 8, 1, SHARDQ_TRANSPORT_DIRECT};
+  shardq_plan plan = source.plan;
+  plan.channels = &channel;
+  plan.num_channels = 1;
+  EXPECT_EQ(refusal(plan),
+            "plan: transport of c is 1, expected 0 (auto) or 2 (NCCL)");
+}
+
+TEST(PlanCheck, ChannelsThatAskForNccl) {
+  auto asked = [](int32_t all, std::vector<const char *> names,
+                  std::vector<int32_t> transports) {
+    std::vector<shardq_channel> channels;
+    for (size_t i = 0; i != names.size(); ++i)
+      channels.push_back({names[i], 0, 8, 1, transports[i]});
+    TestPlan source(4, 8);
+    source.plan.channels = channels.data();
+    source.plan.num_channels = static_cast<int32_t>(channels.size());
+    source.plan.transport = all;
+    Plan plan;
+    EXPECT_FALSE(Plan::read(&source.plan, plan).failed());
+    EXPECT_EQ(plan.asksForNccl, plan.describeAsked() == "NCCL");
+    for (const Plan::Channel &channel : plan.channels)
+      EXPECT_TRUE(!plan.asksForNccl || channel.asksForNccl);
+    return plan.describeAsked();
+  };
+  EXPECT_EQ(asked(0, {}, {}), "");
+  EXPECT_EQ(asked(2, {}, {}), "NCCL");
+  EXPECT_EQ(asked(0, {"a", "b"}, {0, 0}), "");
+  EXPECT_EQ(asked(0, {"a", "b"}, {0, 2}), "NCCL for 'b'");
+  EXPECT_EQ(asked(0, {"a", "b"}, {2, 2}), "NCCL");
+  EXPECT_EQ(asked(2, {"a", "b"}, {0, 0}), "NCCL");
+  EXPECT_EQ(asked(0, {"a", nullptr, "c"}, {2, 2, 0}),
+            "NCCL for 'a', 'channel 1'");
+  EXPECT_EQ(asked(0, {"a", "b", "c", "d", "e", "f"}, {2, 2, 0, 2, 2, 2}),
+            "NCCL for 'a', 'b', 'd' and 2 more");
 }
 
 TEST(PlanCheck, NoChannelsNoBytes) {
@@ -90,7 +126,7 @@ TEST(PlanCheck, LayoutHasNoOverlaps) {
   ASSERT_FALSE(Plan::read(&source.plan, plan).failed());
   Layout layout(plan, 5);
   EXPECT_LE(layout.tokens + 5 * 8, layout.progress);
-  EXPECT_LE(layout.progress + 3 * sizeof(SlotProgress), layout.doorbells);
+  EXPECT_LE(layout.progress + 2 * 3 * sizeof(SlotProgress), layout.doorbells);
   EXPECT_LE(layout.doorbells + 3 * sizeof(Doorbell), layout.signalled);
   EXPECT_LE(layout.signalled + 3 * 2 * 8, layout.flags);
   EXPECT_LE(layout.flags + 3 * 2 * 2 * 5 * 64, layout.data);
@@ -115,4 +151,6 @@ TEST(PlanCheck, ShapeHashSeesEverySize) {
   EXPECT_TRUE(changed([](Plan &p) { p.channels[1].offset -= 1; }));
   EXPECT_TRUE(changed([](Plan &p) { p.channels[1].generations = 2; }));
   EXPECT_TRUE(changed([](Plan &p) { p.channels.pop_back(); }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels[1].asksForNccl = true; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.asksForNccl = true; }));
 }

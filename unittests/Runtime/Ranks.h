@@ -31,6 +31,11 @@ public:
            const std::vector<int32_t> &generations = {1, 1});
   TestPlan(const TestPlan &) = delete;
 
+  /// Lets a channel ask for NCCL.
+  void carry(int32_t channel) {
+    channels[static_cast<size_t>(channel)].transport = SHARDQ_TRANSPORT_NCCL;
+  }
+
   shardq_plan plan{};
   const int64_t maxRows;
 

@@ -136,7 +136,8 @@ TEST(Rendezvous, VersionsDiffer) {
       static_cast<Hello *>(block)->abi = 99;
   };
   expectAll(abi.run(plan.plan), SHARDQ_MISMATCH,
-            "rank 2 and rank 0 differ in ABI version: 99 and 2");
+            "rank 2 and rank 0 differ in ABI version: 99 and " +
+                std::to_string(SHARDQ_ABI_VERSION));
 
   CallbackRoom protocol(3);
   protocol.tamper = [](int32_t rank, int step, void *block) {

@@ -225,7 +225,7 @@ def ShardQ_TransportAttr : ShardQ_Attr<"Transport", "transport"> {
 
     - `direct`: ranks write into each other's memory. Where they cannot, the runtime lets NCCL carry the
       rows of all exchanges of the communicator
-    - `nccl`: NCCL carries the rows, whatever the ranks could do
+    - `nccl`: NCCL carries the rows, whatever the ranks could do; others of the program are as direct as before
     - `ag_rs`: `combine_lse` as an all-gather of LSEs, local weights, and a reduce-scatter of outputs
     - `ag_ar`: the same with an all-reduce, where each rank keeps all heads
 
@@ -250,15 +250,28 @@ def ShardQ_ChannelAttr : ShardQ_Attr<"Channel", "channel"> {
     `name` is for people. The inbox lies `offset` bytes into the slot, each of its
     `generations` (1 or 2) is `bytes` long. One exchange is in flight per channel and
     slot. `--shardq-plan-workspace` chooses one generation where it proves that the
-    exchanges around each use acknowledge the buffer, and two elsewhere.
+    exchanges around each use acknowledge the buffer, and two elsewhere. `transport` stands where the exchanges on
+    it ask for NCCL, which then carries their rows on every communicator; those on other channels are direct where ranks reach
+    each other's memory.
+
+    ```mlir
+    #shardq.channel<"gather_heads 64x576xbf16", offset = 0, bytes = 73728, generations = 1>
+    #shardq.channel<"gather_heads 64x576xbf16 by nccl", offset = 73728, bytes = 73728, generations = 2, transport = <nccl>>
+    ```
 
     **Constraints:**
     - `generations` is 1 or 2
     - `offset` and `bytes` are not negative, and multiples of 256
+    - `transport` is `nccl`, where there is one
   }];
   let parameters = (ins StringRefParameter<"name">:$name, "int64_t":$offset,
-                        "int64_t":$bytes, "int64_t":$generations);
-  let assemblyFormat = "`<` $name `,` struct($offset, $bytes, $generations) `>`";
+                        "int64_t":$bytes, "int64_t":$generations,
+                        OptionalParameter<"::mlir::shardq::TransportAttr">:$transport);
+  let assemblyFormat = "`<` $name `,` struct($offset, $bytes, $generations, $transport) `>`";
+  let extraClassDeclaration = [{
+    /// Whether its exchanges ask for NCCL.
+    bool isCarried() const { return static_cast<bool>(getTransport()); }
+  }];
   let genVerifyDecl = 1;
 }
 

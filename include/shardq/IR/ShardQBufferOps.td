@@ -26,13 +26,11 @@ def ShardQ_PlanOp : ShardQ_Op<"plan", [Symbol, DeclareOpInterfaceMethods<SymbolU
     - `slots` is positive, and the channels lie within `slot_bytes`, in order of
       their offsets, and do not overlap
     - a module has at most one plan
-    - `transport`, which stands where an exchange asks for NCCL, is `nccl`
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$mesh, I64Attr:$slots,
                        I64Attr:$slot_bytes, I64Attr:$hash,
                        TypedArrayAttrBase<ShardQ_ChannelAttr, "channels">:$channels,
-                       StrArrayAttr:$exchanges, OptionalAttr<ShardQ_TransportAttr>:$transport,
-                       OptionalAttr<StrAttr>:$sym_visibility);
+                       StrArrayAttr:$exchanges, OptionalAttr<StrAttr>:$sym_visibility);
   let assemblyFormat = "$sym_name `over` $mesh attr-dict";
   let hasVerifier = 1;
 }

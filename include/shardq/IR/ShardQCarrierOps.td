@@ -12,23 +12,25 @@
 include "shardq/IR/ShardQOpBase.td"
 
 def ShardQ_IsCarriedOp : ShardQ_Op<"is_carried", [Pure]> {
-  let summary = "whether NCCL carries the rows of exchanges";
+  let summary = "whether NCCL carries the rows of a channel's exchanges";
   let description = [{
-    Chosen by the runtime when the communicator is made, and the same on all ranks. Where it
-    is false, ranks write into each other's memory.
+    Chosen by the runtime when the communicator is made, from what the plan's channel asks for and what the ranks
+    can do, and the same on all ranks. Where it is false, ranks write into each other's memory.
 
     ```mlir
     func.func @form() -> i1 {
-      %carried = shardq.is_carried : i1
+      %carried = shardq.is_carried channel 0 : i1
       return %carried : i1
     }
     ```
 
     **Constraints:**
-    - none
+    - `channel` is not negative
   }];
+  let arguments = (ins I32Attr:$channel);
   let results = (outs I1:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "`channel` $channel attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def ShardQ_TransferOp : ShardQ_Op<"transfer", [AllTypesMatch<["outbox", "landing"]>,
@@ -80,14 +82,14 @@ def ShardQ_TransferOp : ShardQ_Op<"transfer", [AllTypesMatch<["outbox", "landing
 def ShardQ_AsideOp : ShardQ_Op<"aside", [SingleBlock, NoTerminator]> {
   let summary = "launches beside those that follow";
   let description = [{
-    What `body` launches runs in its order, behind everything before this op, and beside what stands behind it, up to the
-    next `join_aside`. Memory that it uses is neither freed nor written in between. Where beside is of no use, as where NCCL
-    carries rows, it runs in line.
+    What `body` launches, of an exchange on `channel`, runs in its order, behind everything before this op, and beside what stands
+    behind it, up to the next `join_aside`. Memory that it uses is neither freed nor written in between. Where beside is of no
+    use, as where NCCL carries the channel's rows, it runs in line.
 
     ```mlir
     func.func @beside(%rows: memref<8xf32>) {
       %one = arith.constant 1 : index
-      shardq.aside {
+      shardq.aside channel 0 {
         gpu.launch blocks(%a, %b, %c) in (%d = %one, %e = %one, %f = %one)
                    threads(%x, %y, %z) in (%u = %one, %v = %one, %w = %one) {
           gpu.terminator
@@ -99,11 +101,13 @@ def ShardQ_AsideOp : ShardQ_Op<"aside", [SingleBlock, NoTerminator]> {
     ```
 
     **Constraints:**
+    - `channel` is not negative
     - none stands in another
     - a `join_aside` stands behind it in its block, before any other `aside` there and with none in regions between
   }];
+  let arguments = (ins I32Attr:$channel);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$body attr-dict";
+  let assemblyFormat = "`channel` $channel $body attr-dict";
   let extraClassDeclaration = [{
     /// The other end.
     Operation *getJoin();
@@ -118,7 +122,7 @@ def ShardQ_JoinAsideOp : ShardQ_Op<"join_aside"> {
 
     ```mlir
     func.func @beside() {
-      shardq.aside {
+      shardq.aside channel 0 {
       }
       shardq.join_aside
       return

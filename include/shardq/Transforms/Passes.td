@@ -293,13 +293,13 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
   let summary = "Chooses how each collective travels, and says why";
   let description = [{
     One table, at the top of the pass' file, from what is known when a program is compiled: the
-    mesh, hosts, the heads that each rank keeps, the target and the option. Each collective of level 2 on tensors gets a `transport` attribute with the
+    mesh, hosts, the heads that each rank keeps, types, the rows that inboxes hold, the target and the option. Each collective of level 2 on tensors gets a `transport` attribute with the
     choice and its reason, and a remark that says the same. One that has a choice keeps it: by hand, or of an earlier run.
 
     | choice | what it is |
     | --- | --- |
-    | `direct` | ranks write into each other's memory; the runtime's own choice at start-up, for all exchanges of a communicator, is behind it |
-    | `nccl` | NCCL carries the rows, on GPUs |
+    | `direct` | ranks write into each other's memory; where they turn out not to reach it, the runtime lets NCCL carry all exchanges |
+    | `nccl` | NCCL carries the rows, on GPUs, beside others that are direct |
     | `ag_rs` | of a `combine_lse`: `gather_rows` of the LSEs, `weigh_partial`, `reduce_heads` |
     | `ag_ar` | the same and a `gather_query` of the sums, where each rank keeps all heads |
 
@@ -317,9 +317,16 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     Every form follows the definition of `combine_lse`; the sums of `ag_rs` and `ag_ar` are of rounded weights, so the last bits
     differ. `transport=ag_rs` and `transport=ag_ar` choose for `combine_lse` alone, others are then chosen as by `auto`.
     Of a program with merges of both kinds each that cannot take the form that was asked for takes the other one, or what `auto`
-    would choose, and the reason says so. Forcing what cannot work anywhere is an error that says why. Capacity decides nothing here: `--shardq-slice-steps` and gates keep
-    steps within it. Nor do element types and alignment: a push takes rows of any elements that ops here have, by 16 bytes where
-    all is aligned and by elements otherwise.
+    would choose, and the reason says so. Forcing what cannot work anywhere is an error that says why.
+
+    Element types, alignment and capacity decide nothing, since every transport takes any rows that ops here have and all share the
+    inboxes, but the reason of what the table chooses says what they come to:
+
+    | what is known | what it means |
+    | --- | --- |
+    | each part of a row, or of a head, is a multiple of 16 bytes | on GPUs a direct push moves 16 bytes at a time, where buffers are aligned to them |
+    | one is not | it moves single elements |
+    | there are more rows than `max-tokens`, of all ranks together where they have shards | `--shardq-slice-steps` has to take them in turns; what it leaves alone is `SHARDQ_CAPACITY` |
   }];
   let options = [
     Option<"transport", "transport", "::mlir::shardq::TransportChoice", "::mlir::shardq::TransportChoice::Auto",
@@ -334,6 +341,7 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
              clEnumValN(::mlir::shardq::RankTarget::Cpu, "cpu", "Processes of a host"),
              clEnumValN(::mlir::shardq::RankTarget::Cuda, "cuda", "GPUs"))}]>,
     Option<"hostRanks", "host-ranks", "int64_t", "0", "Consecutive ranks of the mesh that share a host; 0: all">,
+    Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">,
     Option<"remarks", "remarks", "bool", "true", "Say what was chosen, and why">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
@@ -350,7 +358,8 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
     `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
     outputs as many from each rank, as in a step of the largest size, of scattered tokens as many from all together; gathered rows
     `max_tokens + 2*max_requests` of each rank, `max_tokens` of all together where they are token shards; gathered KV
-    `ceil(max_kv_tokens/(N*B)) + max_requests * ceil(I/B)` blocks of each rank, and no more than all have), `slots` micro-batch slots, a hash. `split_gate` and
+    `ceil(max_kv_tokens/(N*B)) + max_requests * ceil(I/B)` blocks of each rank, and no more than all have), `slots` micro-batch slots, a hash.
+    Exchanges that ask for NCCL (`transport`) have channels of their own, which say so. `split_gate` and
     `gather_gate` ops get the same capacities, so larger steps take the other branch.
 
     A channel has one generation where on every path another exchange of the same group
@@ -380,6 +389,7 @@ def ShardQVerifyProtocol : Pass<"shardq-verify-protocol", "::mlir::ModuleOp"> {
     - a channel of one generation is acknowledged: on every path from one of its waits to
       its next push, through calls of this module's functions in any order, another
       channel of the same group signals and waits
+    - a push asks for NCCL where its channel does, and nowhere else
     - no push, signal or wait depends on the rank (`--shardq-verify-exchanges`)
   }];
 }

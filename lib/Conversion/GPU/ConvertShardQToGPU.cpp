@@ -128,8 +128,8 @@ private:
   int64_t getCarriedRows(PushOp op);
   Value getInboxRows(PushOp op);
   Value getPushedRows(PushOp op);
-  Value isCarried();
-  scf::IfOp whereCarried(Operation *before, bool hasElse);
+  Value isCarried(int32_t channel);
+  scf::IfOp whereCarried(Operation *before, int32_t channel, bool hasElse);
   void announce(Operation *at, SignalOp op, ArrayRef<Value> operands,
                 Value rows, Value predicate);
   bool beginAside(PushOp op, ArrayRef<Value> operands, Value predicate);
@@ -150,7 +150,7 @@ private:
   MLIRContext *context;
   DeviceValues values;
   Value device;
-  Value carried; // i1, on the host
+  llvm::DenseMap<int32_t, Value> carried; // i1 by channel, on the host
   /// Of pushes that were met, by exchange and channel.
   llvm::DenseMap<std::pair<int64_t, int64_t>, Carriage> carriages;
   Aside aside; // under way
@@ -1009,20 +1009,23 @@ static WaitOp getWaitBehind(SignalOp signal) {
   return belongs ? wait : WaitOp();
 }
 
-Value FunctionLowering::isCarried() {
-  if (!carried) {
+Value FunctionLowering::isCarried(int32_t channel) {
+  Value &answer = carried[channel];
+  if (!answer) {
     OpBuilder b(context);
     b.setInsertionPointAfterValue(device);
-    carried = IsCarriedOp::create(b, function.getLoc(), b.getI1Type());
+    answer = IsCarriedOp::create(b, function.getLoc(), b.getI1Type(),
+                                 b.getI32IntegerAttr(channel));
   }
-  return carried;
+  return answer;
 }
 
 /// A host branch in front of `before`; launches go in front of the ends of its
 /// sides.
-scf::IfOp FunctionLowering::whereCarried(Operation *before, bool hasElse) {
+scf::IfOp FunctionLowering::whereCarried(Operation *before, int32_t channel,
+                                         bool hasElse) {
   OpBuilder b(before);
-  return scf::IfOp::create(b, before->getLoc(), isCarried(), hasElse);
+  return scf::IfOp::create(b, before->getLoc(), isCarried(channel), hasElse);
 }
 
 /// Rows that one rank sends another at most. The rows of a rank's own tokens
@@ -1077,7 +1080,7 @@ bool FunctionLowering::beginAside(PushOp op, ArrayRef<Value> operands,
 /// signal.
 void FunctionLowering::putAside(SignalOp op, scf::IfOp branch) {
   OpBuilder b(op);
-  auto region = AsideOp::create(b, op.getLoc());
+  auto region = AsideOp::create(b, op.getLoc(), op.getChannelAttr());
   Block &body = region.getBody().emplaceBlock();
   for (scf::IfOp launches : {aside.push, branch})
     launches->moveBefore(&body, body.end());
@@ -1104,7 +1107,7 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
     shape[1] = cast<MemRefType>(op.getSources()[0].getType()).getDimSize(1);
   auto type = MemRefType::get(shape, inbox.getElementType());
   Value size = arith::SelectOp::create(
-      b, loc, isCarried(),
+      b, loc, isCarried(op.getChannel()),
       arith::ConstantIndexOp::create(b, loc, ranks * carriage.rows),
       arith::ConstantIndexOp::create(b, loc, 0));
   carriage.outbox = memref::AllocOp::create(b, loc, type, size);
@@ -1112,7 +1115,7 @@ void FunctionLowering::lowerPush(PushOp op, ArrayRef<Value> operands,
 
   KernelShape kernel = getExchangeShape(op);
   bool isAside = beginAside(op, operands, predicate);
-  scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
+  scf::IfOp branch = whereCarried(op, op.getChannel(), /*hasElse=*/true);
   SmallVector<Value> packed(operands);
   packed.push_back(carriage.outbox);
   launch(branch.thenBlock()->getTerminator(), getKernelName(op) + "_pack",
@@ -1197,7 +1200,7 @@ LogicalResult FunctionLowering::findCarriage(WaitOp wait, Carriage *&carriage) {
 
 void FunctionLowering::lowerSignal(SignalOp op, ArrayRef<Value> operands,
                                    Value rows, Value predicate) {
-  scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
+  scf::IfOp branch = whereCarried(op, op.getChannel(), /*hasElse=*/true);
   announce(branch.thenBlock()->getTerminator(), op, operands, rows, predicate);
   launch(branch.elseBlock()->getTerminator(), getKernelName(op),
          getExchangeShape(op), rows, operands, predicate,
@@ -1225,7 +1228,7 @@ LogicalResult FunctionLowering::lowerWait(WaitOp op, ArrayRef<Value> operands,
            emitExchangeKernel(k, op, args);
          });
   if (carriage) {
-    scf::IfOp branch = whereCarried(op, /*hasElse=*/false);
+    scf::IfOp branch = whereCarried(op, op.getChannel(), /*hasElse=*/false);
     unpack(branch.thenBlock()->getTerminator(), *carriage, predicate);
   }
   return success();
@@ -1265,7 +1268,7 @@ LogicalResult FunctionLowering::lowerExchange(Operation *op, Value predicate) {
   Carriage *carriage;
   if (failed(findCarriage(wait, carriage)))
     return failure();
-  scf::IfOp branch = whereCarried(op, /*hasElse=*/true);
+  scf::IfOp branch = whereCarried(op, signal.getChannel(), /*hasElse=*/true);
   Operation *then = branch.thenBlock()->getTerminator();
   announce(then, signal, operands, *rows, predicate);
   KernelShape shape = getExchangeShape(op);

@@ -264,7 +264,8 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
       array = insert(array, constant(i64, attr.getOffset()), {at, 1});
       array = insert(array, constant(i64, attr.getBytes()), {at, 2});
       array = insert(array, constant(i32, attr.getGenerations()), {at, 3});
-      array = insert(array, constant(i32, 0), {at, 4});
+      // SHARDQ_TRANSPORT_NCCL, or _AUTO.
+      array = insert(array, constant(i32, attr.isCarried() ? 2 : 0), {at, 4});
     }
     return array;
   });
@@ -285,9 +286,8 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
     value = insert(value, constant(i64, plan ? plan.getSlotBytes() : 0), {4});
     value = insert(value, address("shardq_plan_channels"), {5});
     value = insert(value, constant(i32, names.size()), {6});
-    // SHARDQ_TRANSPORT_NCCL, or _AUTO.
-    bool isCarried = plan && plan.getTransport();
-    value = insert(value, constant(i32, isCarried ? 2 : 0), {7});
+    // SHARDQ_TRANSPORT_AUTO: channels say how they travel.
+    value = insert(value, constant(i32, 0), {7});
     return insert(value, address("shardq_plan_exchanges"), {8});
   });
   OpBuilder::InsertionGuard guard(b);
@@ -532,7 +532,8 @@ void RuntimeLowering::lowerFlag(OpTy op, StringRef function) {
 }
 
 void RuntimeLowering::lower(IsCarriedOp op) {
-  Value carried = call("shardq_rt_is_carried", i32, getContext(op));
+  Value carried = call("shardq_rt_is_carried", i32,
+                       {getContext(op), constant(i32, op.getChannel())});
   op.replaceAllUsesWith(Value(arith::CmpIOp::create(
       b, arith::CmpIPredicate::ne, carried, constant(i32, 0))));
 }
@@ -546,7 +547,8 @@ void RuntimeLowering::lower(TransferOp op) {
 }
 
 void RuntimeLowering::lower(AsideOp op) {
-  call("shardq_rt_begin_aside", {}, {getContext(op)});
+  call("shardq_rt_begin_aside", {},
+       {getContext(op), constant(i32, op.getChannel())});
   Block &body = op.getBody().front();
   op->getBlock()->getOperations().splice(op->getIterator(),
                                          body.getOperations());

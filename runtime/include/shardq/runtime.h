@@ -29,7 +29,7 @@
 
 /* Version of everything below. Raised by any change that an existing caller
  * could notice; ranks of different versions refuse each other. */
-#define SHARDQ_ABI_VERSION 2
+#define SHARDQ_ABI_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -86,7 +86,9 @@ typedef struct shardq_channel {
   uint64_t offset;     /* from the slot's base */
   uint64_t bytes;      /* of one generation */
   int32_t generations; /* copies used in turn, 1 to 8; 1 needs alternation */
-  int32_t reserved;    /* 0 */
+  /* SHARDQ_TRANSPORT_NCCL where its exchanges ask for it, on GPUs; else
+   * SHARDQ_TRANSPORT_AUTO. */
+  int32_t transport;
 } shardq_channel;
 
 /* What the compiler planned, equal on all ranks. The communicator copies it, so
@@ -99,8 +101,8 @@ typedef struct shardq_plan {
   uint64_t slot_bytes;  /* symmetric bytes of one slot */
   const shardq_channel *channels;
   int32_t num_operations; /* exchanges that the program can run */
-  /* SHARDQ_TRANSPORT_NCCL where the program asks for it, on GPUs; else
-   * SHARDQ_TRANSPORT_AUTO. */
+  /* SHARDQ_TRANSPORT_NCCL where all channels ask for it, whatever they say
+   * themselves; else SHARDQ_TRANSPORT_AUTO. */
   int32_t transport;
   /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may
    * be NULL. */
@@ -190,13 +192,17 @@ enum { SHARDQ_MEMORY_HOST = 0, SHARDQ_MEMORY_CUDA = 1 };
 /* How rows reach a peer's GPU. What cannot be is an error that says why. */
 enum {
   /* Direct where all ranks are on one host, have mapped each other's memory,
-   * and what each wrote there arrived; else NCCL. All ranks decide alike. */
+   * and what each wrote there arrived, but for channels that ask for NCCL; else
+   * NCCL. All ranks decide alike. */
   SHARDQ_TRANSPORT_AUTO = 0,
   SHARDQ_TRANSPORT_DIRECT = 1, /* stores into memory that peers have mapped */
   /* Grouped sends of NCCL (libnccl.so.2, or what the environment's SHARDQ_NCCL
    * names). Calls of generated code then wait for the stream, unless it is
    * captured. */
-  SHARDQ_TRANSPORT_NCCL = 2
+  SHARDQ_TRANSPORT_NCCL = 2,
+  /* Of a communicator, not to be asked for: NCCL for the channels that ask for
+   * it, direct for the others. */
+  SHARDQ_TRANSPORT_MIXED = 3
 };
 
 typedef struct shardq_comm_options {
@@ -253,9 +259,10 @@ SHARDQ_API int32_t shardq_comm_slots(const shardq_comm *comm);
  * slot. Any thread. */
 SHARDQ_API shardq_context *shardq_comm_context(shardq_comm *comm, int32_t slot);
 
-/* How rows travel, SHARDQ_TRANSPORT_DIRECT or _NCCL, and in a sentence for a
- * log why so, the same on all ranks: "nccl 2.28.9: rank 1 and rank 0 are on
- * different hosts". -1 for NULL. Any thread. */
+/* How rows travel, SHARDQ_TRANSPORT_DIRECT, _NCCL or _MIXED, and in a sentence
+ * for a log why so and which channels are NCCL's, the same on all ranks: "nccl
+ * 2.28.9: rank 1 and rank 0 are on different hosts". -1 for NULL. Any thread.
+ */
 SHARDQ_API int32_t shardq_comm_transport(const shardq_comm *comm, char *why,
                                          size_t why_size);
 
@@ -462,10 +469,12 @@ SHARDQ_API void shardq_rt_begin(shardq_context *context, void *stream);
 /* Ends a call; the status so far known on the host, without waiting. */
 SHARDQ_API int32_t shardq_rt_end(shardq_context *context);
 
-/* 1 where NCCL carries the rows of an exchange. Its kernels then are: one that
- * packs rows for others into `outbox` and writes own ones to the inbox, one
- * that announces; shardq_rt_transfer; one that waits, one that unpacks. */
-SHARDQ_API int32_t shardq_rt_is_carried(shardq_context *context);
+/* 1 where NCCL carries the rows of exchanges on `channel`. The kernels of one
+ * then are: one that packs rows for others into `outbox` and writes own ones to
+ * the inbox, one that announces; shardq_rt_transfer; one that waits, one that
+ * unpacks. */
+SHARDQ_API int32_t shardq_rt_is_carried(shardq_context *context,
+                                        int32_t channel);
 
 /* Carries the rows that were announced on `channel`. The rows for member i of
  * the group begin at row `i * rows` of `outbox`, those from it at that row of
@@ -473,7 +482,8 @@ SHARDQ_API int32_t shardq_rt_is_carried(shardq_context *context);
  * member. What was announced is compared first: where a pair of ranks differs
  * nothing moves, and the error is recorded. Waits for the stream. While that is
  * captured, all `rows` of each member travel, and the comparison is left to the
- * kernel that waits. SHARDQ_INVALID is recorded where nothing is carried. */
+ * kernel that waits. SHARDQ_INVALID is recorded where the channel's rows go
+ * straight to peers. */
 SHARDQ_API void shardq_rt_transfer(shardq_context *context, int32_t channel,
                                    int32_t operation, int64_t group_first,
                                    int64_t group_stride, int64_t group_size,
@@ -495,14 +505,15 @@ SHARDQ_API int64_t shardq_rt_multiprocessors(shardq_context *context);
 SHARDQ_API void *shardq_rt_alloc(shardq_context *context, int64_t bytes);
 SHARDQ_API void shardq_rt_free(shardq_context *context, void *memory);
 
-/* Kernels that are enqueued between begin_aside and end_aside run on a stream
- * of the slot's own, of the highest priority: behind what was enqueued before
- * begin_aside, beside what follows, and before what is enqueued behind
- * join_aside. So until then their memory is neither freed nor written. A call's
- * end joins what its caller has left open, and begin_aside what another did. In
- * line, and then nothing happens here, where NCCL carries the rows, a launch
- * callback is registered, or the driver has no events. May be captured. */
-SHARDQ_API void shardq_rt_begin_aside(shardq_context *context);
+/* Kernels that are enqueued between begin_aside and end_aside, of an exchange
+ * on `channel`, run on a stream of the slot's own, of the highest priority:
+ * behind what was enqueued before begin_aside, beside what follows, and before
+ * what is enqueued behind join_aside. So until then their memory is neither
+ * freed nor written. A call's end joins what its caller has left open, and
+ * begin_aside what another did. In line, and then nothing happens here, where
+ * NCCL carries the channel's rows, a launch callback is registered, or the
+ * driver has no events. May be captured. */
+SHARDQ_API void shardq_rt_begin_aside(shardq_context *context, int32_t channel);
 SHARDQ_API void shardq_rt_end_aside(shardq_context *context);
 SHARDQ_API void shardq_rt_join_aside(shardq_context *context);
 

@@ -114,6 +114,8 @@ CudaRank::CudaRank(shardq_comm *comm, const TestPlan &plan, int32_t slot)
   round = newWord();
   wrong = newWord();
   scratch = newWord();
+  EXPECT_EQ(driver.allocate(&noRows, 2 * sizeof(int64_t)), kSuccess);
+  EXPECT_EQ(driver.fill(noRows, 0, 2 * sizeof(int64_t), stream), kSuccess);
   // Not through the runtime, which launches nothing after an error.
   Module module = nullptr;
   EXPECT_EQ(driver.loadModule(&module, kTestPtx, 0, nullptr, nullptr),
@@ -153,7 +155,7 @@ CudaRank::Started CudaRank::start(int32_t channel, int32_t operation,
   void *counts[] = {&device, &round, &maxRows, &sent, &expected};
   shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
   if (isAside)
-    shardq_rt_begin_aside(context);
+    shardq_rt_begin_aside(context, channel);
   push(started);
   if (isAside)
     shardq_rt_end_aside(context);
@@ -168,7 +170,7 @@ void CudaRank::push(Started &started) {
   void *&expected = started.expected, *&outbox = started.outbox;
   void *&landing = started.landing;
   // One program serves both transports.
-  if (shardq_rt_is_carried(context)) {
+  if (shardq_rt_is_carried(context, channel)) {
     outbox = shardq_rt_alloc(context, world * maxRows * kRowBytes);
     landing = shardq_rt_alloc(context, world * maxRows * kRowBytes);
     void *pack[] = {&device,  &channel, &operation, &round,
@@ -242,6 +244,23 @@ void CudaRank::aside(int32_t outer, int32_t inner) {
   finish(around);
   void *next[] = {&round};
   shardq_rt_launch(context, &kTestImage, kTestNext, 1, next);
+  shardq_rt_end(context);
+}
+
+void CudaRank::meet(int32_t channel, int64_t first) {
+  shardq_rt_begin(context, stream);
+  void *device = shardq_rt_device(context);
+  int64_t stride = 1, size = 2;
+  void *signal[] = {&device, &channel, &channel, &first,
+                    &stride, &size,    &noRows,  &noRows};
+  bool isCarried = shardq_rt_is_carried(context, channel);
+  shardq_rt_launch(context, &kTestImage,
+                   isCarried ? kTestAnnounce : kTestSignal, 1, signal);
+  if (isCarried)
+    shardq_rt_transfer(context, channel, channel, first, stride, size, nullptr,
+                       nullptr, 0, kRowBytes);
+  void *wait[] = {&device, &channel, &channel, &first, &stride, &size, &noRows};
+  shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
   shardq_rt_end(context);
 }
 

@@ -62,6 +62,8 @@ public:
   void overlap(int32_t outer, int32_t inner);
   /// The same, with push and signal of `outer` aside.
   void aside(int32_t outer, int32_t inner);
+  /// An exchange without rows among the ranks `first` and `first` + 1.
+  void meet(int32_t channel, int64_t first);
   /// A q exchange and an out exchange.
   void layer() {
     exchange(0);
@@ -111,7 +113,8 @@ private:
   cuda::Current current;
   cuda::Function clean = nullptr;
   cuda::Address round = 0, wrong = 0, scratch = 0;
-  bool waitsAtOnce = true; // the last exchange
+  cuda::Address noRows = 0; // of two ranks
+  bool waitsAtOnce = true;  // the last exchange
 };
 
 } // namespace shardq::test

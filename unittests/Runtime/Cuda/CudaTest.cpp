@@ -670,7 +670,7 @@ protected:
   }
 
   void launchAside() {
-    shardq_rt_begin_aside(context);
+    shardq_rt_begin_aside(context, 0);
     launch(1);
     shardq_rt_end_aside(context);
   }
@@ -686,7 +686,7 @@ protected:
 TEST_F(CudaAside, BehindBothEndsNothingStartsEarly) {
   shardq_rt_begin(context, rank->stream);
   launch();
-  shardq_rt_begin_aside(context);
+  shardq_rt_begin_aside(context, 0);
   launch(1);
   launch(1);
   shardq_rt_end_aside(context);
@@ -737,7 +737,7 @@ TEST_F(CudaAside, ACallsEndJoins) {
 
 TEST_F(CudaAside, TheNextBeginJoins) {
   shardq_rt_begin(context, rank->stream);
-  shardq_rt_begin_aside(context);
+  shardq_rt_begin_aside(context, 0);
   launch(1);
   shardq_rt_begin(context, rank->stream);
   launch();
@@ -771,7 +771,7 @@ TEST_F(CudaAside, JoinsAfterAnErrorInACapture) {
     CapturedGraph captured = rank->capture([&] {
       shardq_rt_begin(context, rank->stream);
       launch();
-      shardq_rt_begin_aside(context);
+      shardq_rt_begin_aside(context, 0);
       launch(1);
       shardq_comm_abort(comm);
       launch(1);

@@ -410,26 +410,25 @@ template <typename T = void> T *pointer(Address address) {
   return reinterpret_cast<T *>(address);
 }
 
-/// Words that a spinning kernel looks at meanwhile are copied as such.
-void copyBytes(void *target, const void *source, size_t bytes) {
-  if (bytes == sizeof(uint32_t)) {
-    uint32_t word;
-    std::memcpy(&word, source, sizeof(word));
-    __atomic_store_n(static_cast<uint32_t *>(target), word, __ATOMIC_RELAXED);
-    return;
-  }
-  std::memcpy(target, source, bytes);
+void fillBytes(void *target, unsigned char value, size_t bytes) {
+  uint64_t word;
+  std::memset(&word, value, sizeof(word));
+  if (bytes == sizeof(word) &&
+      reinterpret_cast<uintptr_t>(target) % sizeof(word) == 0)
+    return fake::copyBytes(target, &word, sizeof(word));
+  std::memset(target, value, bytes);
 }
 
 Result enqueueCopy(Address target, const void *source, size_t bytes,
                    Stream stream, bool staged) {
   if (!staged)
-    return enqueue(stream, [=] { copyBytes(pointer(target), source, bytes); });
+    return enqueue(stream,
+                   [=] { fake::copyBytes(pointer(target), source, bytes); });
   // Pageable memory is read before the call returns.
   std::vector<char> data(static_cast<const char *>(source),
                          static_cast<const char *>(source) + bytes);
   return enqueue(stream, [target, data = std::move(data)] {
-    copyBytes(pointer(target), data.data(), data.size());
+    fake::copyBytes(pointer(target), data.data(), data.size());
   });
 }
 
@@ -725,7 +724,7 @@ FAKE Result cuMemcpy2DAsync_v2(const Copy2D *copy, Stream stream) {
 
 FAKE Result cuMemsetD8Async(Address target, unsigned char value, size_t bytes,
                             Stream stream) {
-  return enqueue(stream, [=] { std::memset(pointer(target), value, bytes); });
+  return enqueue(stream, [=] { fillBytes(pointer(target), value, bytes); });
 }
 
 FAKE Result cuStreamCreate(Stream *stream, unsigned) {

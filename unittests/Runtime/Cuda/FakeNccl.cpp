@@ -187,7 +187,7 @@ static bool advance(Inside &inside, Operation &operation) {
       std::memcpy(place, operation.memory, count);
     box.written.store(at + count, std::memory_order_release);
   } else {
-    std::memcpy(operation.memory, place, count);
+    fake::copyBytes(operation.memory, place, count);
     box.read.store(at + count, std::memory_order_release);
   }
   operation.memory += count;

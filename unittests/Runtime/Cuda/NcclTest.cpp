@@ -200,6 +200,18 @@ TEST_P(NcclRanks, FaultKill) {
                 odd() + " died", oddRank(world()));
 }
 
+TEST_P(NcclRanks, StallInsideAnother) {
+  expectFailure(run("overlap-stall"), SHARDQ_DEADLINE, oddRank(world()),
+                odd() + " (slot 0, out exchange 1");
+}
+
+TEST_P(NcclRanks, LaggardBehindAnother) {
+  if (world() != 3)
+    GTEST_SKIP() << "of three ranks";
+  expectFailure(run("chain-stall"), SHARDQ_DEADLINE, 2,
+                "rank 2 (slot 0, out exchange 1");
+}
+
 TEST_F(NcclGraph, OutlivesTheCommunicator) {
   for (auto *runRanks : {runOnThreads, runOnProcesses})
     expectCorrect(runRanks("graph-stays", 2, SHARDQ_TRANSPORT_NCCL));
@@ -227,6 +239,159 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(Kind::Processes, 4), std::pair(Kind::Hosts, 2),
                     std::pair(Kind::Hosts, 3), std::pair(Kind::Hosts, 4)),
     nameRanks);
+
+//===--- One channel by NCCL, one direct ----------------------------------===//
+
+namespace {
+
+/// The same programs, of which one exchange asks for NCCL.
+class MixedRanks
+    : public Nccl,
+      public testing::WithParamInterface<std::tuple<Kind, int32_t, int32_t>> {
+protected:
+  void SetUp() override {
+    Nccl::SetUp();
+    if (!IsSkipped() && !isFake() && devices < world())
+      GTEST_SKIP() << "NCCL wants " << world() << " devices";
+  }
+
+  int32_t world() const { return std::get<1>(GetParam()); }
+  int32_t carried() const { return std::get<2>(GetParam()); }
+
+  std::vector<RankResult> run(const char *scenario) {
+    auto *runRanks = std::get<0>(GetParam()) == Kind::Threads ? runOnThreads
+                                                              : runOnProcesses;
+    return runRanks(scenario, world(), carrying(carried()));
+  }
+
+  std::string odd() const { return "rank " + std::to_string(oddRank(world())); }
+};
+
+} // namespace
+
+TEST_P(MixedRanks, LayersBackToBack) { expectCorrect(run("layers")); }
+TEST_P(MixedRanks, ExchangesInsideOthers) { expectCorrect(run("overlap")); }
+TEST_P(MixedRanks, Aside) { expectCorrect(run("aside")); }
+TEST_P(MixedRanks, AsideOfTwoSlots) { expectCorrect(run("aside-slots")); }
+TEST_P(MixedRanks, GraphReplays) { expectCorrect(run("graph")); }
+TEST_P(MixedRanks, SlotsOnTwoStreams) { expectCorrect(run("slots")); }
+TEST_P(MixedRanks, DelayedRank) { expectCorrect(run("delayed")); }
+
+TEST_P(MixedRanks, DeadlineNamesTheRank) {
+  expectFailure(run("deadline"), SHARDQ_DEADLINE, oddRank(world()),
+                odd() + " last seen at 1");
+}
+
+TEST_P(MixedRanks, RankLeaves) {
+  expectFailure(run("leaving"), SHARDQ_PEER_LEFT, oddRank(world()),
+                odd() + " left the group", oddRank(world()));
+}
+
+TEST_P(MixedRanks, AbortEndsBothKinds) {
+  expectFailure(run("aborting"), SHARDQ_ABORTED, oddRank(world()),
+                odd() + " aborted the group");
+}
+
+TEST_P(MixedRanks, CapacityIsChecked) {
+  expectFailure(run("capacity"), SHARDQ_CAPACITY, oddRank(world()),
+                odd() + " has 1000000 rows for the inbox of");
+}
+
+// Of one channel and of the other: the faults are in both kinds.
+
+TEST_P(MixedRanks, FaultStall) {
+  expectFailure(run("stall"), SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(MixedRanks, FaultDropFlag) {
+  expectFailure(run("drop-flag"), SHARDQ_DEADLINE, oddRank(world()),
+                "whose signal did not arrive");
+}
+
+TEST_P(MixedRanks, FaultWrongRows) {
+  expectFailure(run("wrong-rows"), SHARDQ_WRONG_ROWS, oddRank(world()),
+                odd() + " pushed");
+}
+
+TEST_P(MixedRanks, FaultWrongOperation) {
+  expectFailure(run("wrong-operation"), SHARDQ_WRONG_OPERATION,
+                oddRank(world()), odd() + " ran out exchange 1 of @test");
+}
+
+TEST_P(MixedRanks, FaultWrongRowsInAGraph) {
+  expectFailure(run("graph-wrong-rows"), SHARDQ_WRONG_ROWS, oddRank(world()),
+                odd() + " pushed");
+}
+
+TEST_P(MixedRanks, FaultStallInAGraph) {
+  expectFailure(run("graph-stall"), SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(MixedRanks, FaultStallAside) {
+  expectFailure(run("aside-stall"), SHARDQ_DEADLINE, oddRank(world()), odd());
+}
+
+TEST_P(MixedRanks, FaultKill) {
+  if (std::get<0>(GetParam()) == Kind::Threads)
+    GTEST_SKIP() << "threads die together";
+  expectFailure(run("kill"), SHARDQ_PEER_DEAD, oddRank(world()),
+                odd() + " died", oddRank(world()));
+}
+
+// The exchange around it has begun earlier, and is not what is waited for.
+
+TEST_P(MixedRanks, StallInsideAnother) {
+  expectFailure(run("overlap-stall"), SHARDQ_DEADLINE, oddRank(world()),
+                odd() + " (slot 0, out exchange 1");
+}
+
+TEST_P(MixedRanks, DropFlagInsideAnother) {
+  expectFailure(run("overlap-drop-flag"), SHARDQ_DEADLINE, oddRank(world()),
+                "whose signal did not arrive");
+}
+
+// A rank that waits in one kind for a rank that waits in the other.
+
+TEST_P(MixedRanks, LaggardBehindAnother) {
+  if (world() != 3)
+    GTEST_SKIP() << "of three ranks";
+  std::vector<RankResult> results = run("chain-stall");
+  expectFailure(results, SHARDQ_DEADLINE, 2, "rank 2 (slot 0, out exchange 1");
+  for (const RankResult &result : results)
+    EXPECT_NE(std::string(result.message).find("which holds up rank 1"),
+              std::string::npos)
+        << result.message;
+}
+
+TEST_P(MixedRanks, LostSignalBehindAnother) {
+  if (world() != 3)
+    GTEST_SKIP() << "of three ranks";
+  expectFailure(run("chain-drop-flag"), SHARDQ_DEADLINE, 2,
+                "whose signal did not arrive");
+}
+
+static std::string nameMixed(
+    const testing::TestParamInfo<std::tuple<Kind, int32_t, int32_t>> &info) {
+  auto [kind, world, carried] = info.param;
+  return std::string(kind == Kind::Threads ? "threads_" : "processes_") +
+         std::to_string(world) + "_channel_" + std::to_string(carried);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, MixedRanks,
+                         testing::Combine(testing::Values(Kind::Threads),
+                                          testing::Values(2, 3, 4),
+                                          testing::Values(0, 1)),
+                         nameMixed);
+INSTANTIATE_TEST_SUITE_P(Processes, MixedRanks,
+                         testing::Combine(testing::Values(Kind::Processes),
+                                          testing::Values(2, 3),
+                                          testing::Values(0, 1)),
+                         nameMixed);
+INSTANTIATE_TEST_SUITE_P(Many, MixedRanks,
+                         testing::Combine(testing::Values(Kind::Threads),
+                                          testing::Values(8),
+                                          testing::Values(1)),
+                         nameMixed);
 
 //===--- Which transport --------------------------------------------------===//
 
@@ -322,6 +487,86 @@ TEST_F(NcclChoice, ProgramAsks) {
   }
 }
 
+TEST_F(NcclChoice, ProgramAsksForSome) {
+  plan.carry(1);
+  const char *mixed =
+      "direct: all ranks are on one host, and what each wrote into the GPU "
+      "memory of the others arrived; nccl 2.28.9: the program asks for NCCL "
+      "for 'inbox'";
+  expectTransport(runThreads(3, plan.plan, onGpus(), tell),
+                  SHARDQ_TRANSPORT_MIXED, mixed);
+  // NCCL for all, as the caller wants, or because hosts differ.
+  expectTransport(runThreads(3, plan.plan,
+                             onGpus([](int32_t, shardq_comm_options &comm) {
+                               comm.transport = SHARDQ_TRANSPORT_NCCL;
+                             }),
+                             tell),
+                  SHARDQ_TRANSPORT_NCCL, "nccl 2.28.9: asked for");
+  static const char *const kNames[] = {"a", "a", "b"};
+  expectTransport(
+      runThreads(3, plan.plan,
+                 onGpus([](int32_t rank, shardq_comm_options &comm) {
+                   comm.host = kNames[rank];
+                 }),
+                 tell),
+      SHARDQ_TRANSPORT_NCCL,
+      "nccl 2.28.9: rank 2 and rank 0 are on different hosts");
+  expectRefused(runThreads(3, plan.plan,
+                           onGpus([](int32_t, shardq_comm_options &comm) {
+                             comm.transport = SHARDQ_TRANSPORT_DIRECT;
+                           }),
+                           tell),
+                SHARDQ_UNREACHABLE,
+                "transport is direct, but the program asks for NCCL for "
+                "'inbox'");
+  expectRefused(runThreads(3, plan.plan,
+                           onGpus([](int32_t, shardq_comm_options &comm) {
+                             comm.transport = SHARDQ_TRANSPORT_MIXED;
+                           }),
+                           tell),
+                SHARDQ_INVALID,
+                "transport is 3, expected 0 (auto), 1 (direct) or 2 (NCCL)");
+  expectRefused(runThreads(3, plan.plan, {}, tell), SHARDQ_INVALID,
+                "the program asks for NCCL for 'inbox', but buffers are in "
+                "host memory");
+}
+
+TEST_F(NcclChoice, ProgramAsksForAllChannels) {
+  plan.carry(0);
+  plan.carry(1);
+  expectTransport(runThreads(3, plan.plan, onGpus(), tell),
+                  SHARDQ_TRANSPORT_NCCL,
+                  "nccl 2.28.9: the program asks for NCCL");
+}
+
+TEST_F(NcclChoice, LostWritesBesideNccl) {
+  plan.carry(0);
+  Variable loss("SHARDQ_FAKE_LOSE", "store");
+  for (const RankResult &result : runThreads(3, plan.plan, onGpus(), tell)) {
+    EXPECT_EQ(result.created, SHARDQ_OK) << result.message;
+    EXPECT_EQ(result.value, SHARDQ_TRANSPORT_NCCL);
+  }
+}
+
+TEST_F(NcclChoice, BytesOfNcclThatDoNotArriveBesideDirectOnes) {
+  plan.carry(0);
+  Variable loss("SHARDQ_FAKE_NCCL_LOSE", "1");
+  expectRefused(runThreads(3, plan.plan, onGpus(), tell), SHARDQ_UNREACHABLE,
+                "what rank 1 sent to rank 0 through NCCL did not arrive");
+}
+
+TEST_F(NcclChoice, ChannelsDiffer) {
+  TestPlan other{3, 4};
+  other.carry(1);
+  RankOptions options = onGpus([&](int32_t rank, shardq_comm_options &comm) {
+    if (rank == 2)
+      comm.plan = &other.plan;
+  });
+  expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_MISMATCH,
+                "rank 2 and rank 0 have plans of one hash, 0x5eed, but of "
+                "different sizes or transports");
+}
+
 TEST_F(NcclChoice, OtherHosts) {
   static const char *const kNames[] = {"a", "a", "b"};
   RankOptions options = onGpus([](int32_t rank, shardq_comm_options &comm) {
@@ -408,7 +653,7 @@ TEST_F(NcclChoice, AlternateCalls) {
   // The transfer of a program for NCCL where rows go straight to peers.
   runThreads(3, plan.plan, onGpus(), [&](shardq_comm *comm, RankResult &) {
     shardq_context *context = shardq_comm_context(comm, 0);
-    EXPECT_EQ(shardq_rt_is_carried(context), 0);
+    EXPECT_EQ(shardq_rt_is_carried(context, 0), 0);
     shardq_rt_begin(context, nullptr);
     shardq_rt_transfer(context, 0, 0, 0, 1, 3, nullptr, nullptr, 0, 0);
     EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
@@ -419,6 +664,38 @@ TEST_F(NcclChoice, AlternateCalls) {
               std::string::npos)
         << text;
   });
+}
+
+TEST_F(NcclChoice, EachChannelAnswers) {
+  plan.carry(1);
+  runThreads(3, plan.plan, onGpus(), [&](shardq_comm *comm, RankResult &) {
+    shardq_context *context = shardq_comm_context(comm, 0);
+    EXPECT_EQ(shardq_rt_is_carried(context, 0), 0);
+    EXPECT_EQ(shardq_rt_is_carried(context, 1), 1);
+    shardq_rt_begin(context, nullptr);
+    shardq_rt_transfer(context, 0, 0, 0, 1, 3, nullptr, nullptr, 0, 0);
+    EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+    char text[256] = "";
+    shardq_context_status(context, text, sizeof(text));
+    EXPECT_NE(std::string(text).find("rows go straight to peers"),
+              std::string::npos)
+        << text;
+  });
+  for (bool isAside : {false, true})
+    runThreads(3, plan.plan, onGpus(), [&](shardq_comm *comm, RankResult &) {
+      shardq_context *context = shardq_comm_context(comm, 0);
+      shardq_rt_begin(context, nullptr);
+      if (isAside)
+        shardq_rt_begin_aside(context, 2);
+      else
+        EXPECT_EQ(shardq_rt_is_carried(context, 2), 0);
+      EXPECT_EQ(shardq_rt_end(context), SHARDQ_INVALID);
+      char text[256] = "";
+      shardq_context_status(context, text, sizeof(text));
+      EXPECT_NE(std::string(text).find("channel 2 is not one of the plan's 2"),
+                std::string::npos)
+          << text;
+    });
 }
 
 TEST_F(NcclChoice, TransfersThatCannotBe) {
@@ -496,7 +773,7 @@ TEST(NcclLibrary, ApiOfNothing) {
   char text[64] = "?";
   EXPECT_EQ(shardq_comm_transport(nullptr, text, sizeof(text)), -1);
   EXPECT_STREQ(text, "comm is NULL");
-  EXPECT_EQ(shardq_rt_is_carried(nullptr), 0);
+  EXPECT_EQ(shardq_rt_is_carried(nullptr, 0), 0);
   shardq_rt_transfer(nullptr, 0, 0, 0, 1, 1, nullptr, nullptr, 0, 0);
 }
 

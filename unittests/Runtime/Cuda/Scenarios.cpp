@@ -197,6 +197,28 @@ static void faultyAside(shardq_comm *comm, const TestPlan &plan,
   runFaulty(comm, plan, result, [](CudaRank &rank) { rank.aside(0, 1); });
 }
 
+static void faultyOverlap(shardq_comm *comm, const TestPlan &plan,
+                          RankResult &result) {
+  runFaulty(comm, plan, result, [](CudaRank &rank) { rank.overlap(0, 1); });
+}
+
+/// The first rank waits on one channel for the second, which waits on another
+/// for the third, which is late. The second begins so late that the first is at
+/// its end before it.
+static void chain(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  CudaRank rank(comm, plan);
+  int32_t me = shardq_comm_rank(comm);
+  if (me == 1)
+    sleepMs(shortDeadlineMs() / 4);
+  if (me == 1 || me == 2)
+    rank.meet(1, 1);
+  if (me == 0 || me == 1)
+    rank.meet(0, 0);
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
 /// The same in a graph that is replayed, which is the result.
 static CapturedGraph replayFaulty(shardq_comm *comm, const TestPlan &plan,
                                   RankResult &result) {
@@ -346,6 +368,20 @@ static const Scenario kScenarios[] = {
      30'000,
      "operation=0,epoch=2,action=wrong-operation",
      faulty},
+    {"overlap-stall",
+     {2, 2},
+     1,
+     0,
+     "operation=1,epoch=2,action=stall",
+     faultyOverlap},
+    {"overlap-drop-flag",
+     {2, 2},
+     1,
+     0,
+     "operation=1,epoch=2,action=drop-flag",
+     faultyOverlap},
+    {"chain-stall", {1, 1}, 1, 0, "operation=1,action=stall", chain},
+    {"chain-drop-flag", {1, 1}, 1, 0, "operation=1,action=drop-flag", chain},
     {"faulty", {1, 1}, 1, 30'000, "", faulty},
     {"hanging", {1, 1}, 1, 0, "", faulty},
     {"graph-wrong-rows",
@@ -401,6 +437,11 @@ struct Run {
     options.fault = fault.c_str();
     options.deadlineMs =
         scenario.deadlineMs ? scenario.deadlineMs : shortDeadlineMs();
+    bool isMixed = transport >= SHARDQ_TRANSPORT_MIXED;
+    if (isMixed)
+      plan.carry(transport - carrying(0));
+    if (isMixed)
+      transport = SHARDQ_TRANSPORT_AUTO;
     options.adjust = [transport](int32_t rank, shardq_comm_options &comm) {
       comm.memory = SHARDQ_MEMORY_CUDA;
       comm.cuda_device = deviceOf(rank);

@@ -27,6 +27,12 @@ const Scenario *findScenario(const std::string &name);
 /// environment's SHARDQ_TEST_ONE_DEVICE, all on the first.
 int deviceOf(int32_t rank);
 
+/// A transport for a scenario: the runtime's own choice, and a channel that
+/// asks for NCCL.
+inline int32_t carrying(int32_t channel) {
+  return SHARDQ_TRANSPORT_MIXED + channel;
+}
+
 /// The rank that lags behind, or has the fault, where one does.
 int32_t oddRank(int32_t world);
 
