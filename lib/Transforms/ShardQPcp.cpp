@@ -191,6 +191,16 @@ static bool attendsOwnKeys(SparseMlaOp op, MeshAxis over) {
   });
 }
 
+/// Whether --shardq-dcp was there before: queries of all rows have travelled,
+/// and positions of all rows were chosen, when own rows are taken.
+static bool attendsGatheredQueries(SparseMlaOp op) {
+  return llvm::any_of(op.getQ(), [](Value part) {
+    if (auto heads = part.getDefiningOp<tensor::ExtractSliceOp>())
+      part = heads.getSource();
+    return static_cast<bool>(part.getDefiningOp<GatherQueryOp>());
+  });
+}
+
 std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
                                                  std::string &reason) {
   llvm::raw_string_ostream why(reason);
@@ -580,7 +590,11 @@ void FunctionRewriter::run() {
       emitRemark(op.getLoc())
           << "attention runs on chunks of requests over " << axis << " ("
           << lookupMeshAxis(op, candidate->mesh, axis).axis.getSize()
-          << " ranks)" << (twoCalls ? ", heads and tails apart" : "");
+          << " ranks)" << (twoCalls ? ", heads and tails apart" : "")
+          << (attendsGatheredQueries(op)
+                  ? "; all rows are indexed and their queries travel, own ones "
+                    "alone with --shardq-pcp in front of --shardq-dcp"
+                  : "");
     else if (!reason.empty())
       emitRemark(op.getLoc()) << "attention is left alone: " << reason;
   });
