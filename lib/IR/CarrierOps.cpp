@@ -48,6 +48,19 @@ int64_t TransferOp::getRowBytes() {
   return bytes;
 }
 
+namespace {
+/// What calls return: nothing of the program reads it.
+struct FailureResource : SideEffects::Resource::Base<FailureResource> {
+  StringRef getName() override { return "shardq.failure"; }
+};
+} // namespace
+
+void ExpectOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  effects.emplace_back(MemoryEffects::Write::get(), FailureResource::get());
+}
+
 void TransferOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {

@@ -204,9 +204,8 @@ LogicalResult mlir::shardq::detail::verifyGatherShapes(Operation *op,
                                                        ValueRange sources,
                                                        StringRef resultName,
                                                        ShapedType result) {
-  if (sources.size() != 1 && sources.size() != 2)
-    return op->emitOpError("has ")
-           << sources.size() << " sources, expected 1 or 2";
+  if (failed(verifyOneOrTwo(op, sources)))
+    return failure();
   if (failed(verifyRank(op, resultName, result, 3)) ||
       failed(verifyStaticDim(op, "heads", {resultName, result, 1})) ||
       failed(verifyStaticDim(op, "head dimension", {resultName, result, 2})))

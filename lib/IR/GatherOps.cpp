@@ -57,9 +57,8 @@ LogicalResult mlir::shardq::detail::verifyJoinedRows(Operation *op,
                                                      StringRef name,
                                                      ShapedType rows,
                                                      ValueRange sources) {
-  if (sources.size() != 1 && sources.size() != 2)
-    return op->emitOpError("has ")
-           << sources.size() << " sources, expected 1 or 2";
+  if (failed(verifyOneOrTwo(op, sources)))
+    return failure();
   ShapedType first = shaped(sources.front());
   if (sources.size() == 1)
     return verifySameRows(op, name, rows, first);
@@ -222,9 +221,8 @@ Value GatherKvStartOp::createRows(OpBuilder &builder) {
 LogicalResult mlir::shardq::detail::verifyGatheredSources(Operation *op,
                                                           ValueRange sources,
                                                           int64_t &width) {
-  if (sources.size() != 1 && sources.size() != 2)
-    return op->emitOpError("has ")
-           << sources.size() << " sources, expected 1 or 2";
+  if (failed(verifyOneOrTwo(op, sources)))
+    return failure();
   width = 0;
   Type first = sources.front().getType();
   for (Value source : sources) {

@@ -33,6 +33,9 @@ LogicalResult verifyStaticDim(Operation *op, StringRef what, NamedDim dim);
 LogicalResult verifySameElement(Operation *op, StringRef name, Type type,
                                 StringRef expectedName, Type expected);
 
+/// Fails unless there are one or two of what travels together.
+LogicalResult verifyOneOrTwo(Operation *op, ValueRange sources);
+
 LogicalResult verifyRank(Operation *op, StringRef name, Type type,
                          int64_t rank);
 

@@ -310,6 +310,14 @@ LogicalResult Planner::addChannel(CollectiveOpInterface op) {
            << channel.capacity << " rows of " << inbox
            << ", expected at most 2^48 bytes";
   channel.bytes = llvm::alignTo(channel.bytes, kInboxAlignment);
+  // Of rows that are open the run time sees to that.
+  int64_t rows = inbox.getDimSize(0), bytes;
+  if (!inbox.isDynamicDim(0) &&
+      (llvm::MulOverflow(rowBytes, rows, bytes) || bytes > channel.bytes))
+    return op->emitOpError("has an inbox of ")
+           << rows << " rows by its types, expected at most "
+           << channel.capacity << ", those of the largest step (max-tokens is "
+           << maxTokens << ", max-requests " << maxRequests << ")";
   channel.generations = 1;
   channels.try_emplace(getKey(op), channel);
   return success();

@@ -2,7 +2,11 @@
 
 #include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
+#include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -109,6 +113,51 @@ void mlir::shardq::eraseTaps(Operation *op) {
       taps.insert(user);
   for (Operation *tap : taps)
     tap->erase();
+}
+
+/// Behind the step, or behind a list that is made later; in front of the op
+/// where neither place will do.
+static void setInsertionPointFor(OpBuilder &builder, OpOperand &list,
+                                 ExpandRowsOp step) {
+  DominanceInfo dominance;
+  Operation *maker = list.get().getDefiningOp();
+  if (dominance.properlyDominates(list.get(), step))
+    builder.setInsertionPointAfter(step);
+  else if (maker && dominance.properlyDominates(step.getOperation(), maker))
+    builder.setInsertionPointAfter(maker);
+  else
+    builder.setInsertionPoint(list.getOwner());
+}
+
+void StepLists::expect(OpOperand &list, ExpandRowsOp step) {
+  Operation *op = list.getOwner();
+  Operation *maker = lookThroughCasts(list.get()).getDefiningOp();
+  bool isMadeHere =
+      maker && isa<ShardQDialect, scf::SCFDialect>(maker->getDialect());
+  if (isMadeHere || !known.insert({list.get(), step}).second)
+    return;
+  Value rows = step.getRows();
+  auto size = rows.getDefiningOp<tensor::DimOp>();
+  if (size && size.getConstantIndex() == 0 &&
+      lookThroughCasts(size.getSource()) == lookThroughCasts(list.get()))
+    return;
+  OpBuilder builder(op);
+  setInsertionPointFor(builder, list, step);
+  Location loc = op->getLoc();
+  OpFoldResult found = tensor::getMixedSize(builder, loc, list.get(), 0);
+  if (isEqualConstantIntOrValue(found, rows))
+    return;
+  std::string what = "rows of " + getOperandName(op, list.getOperandNumber()) +
+                     " of " + op->getName().getStringRef().str();
+  ExpectOp::create(builder, loc, what,
+                   getValueOrCreateConstantIndexOp(builder, loc, found), rows);
+}
+
+void StepLists::expect(Operation *op, ExpandRowsOp step) {
+  auto rowWise = cast<RowWiseOpInterface>(op);
+  for (OpOperand &operand : op->getOpOperands())
+    if (rowWise.isRowOperand(operand))
+      expect(operand, step);
 }
 
 Operation *mlir::shardq::cloneOnRows(OpBuilder &builder, Operation *op,

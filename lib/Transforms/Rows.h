@@ -4,6 +4,7 @@
 #define SHARDQ_LIB_TRANSFORMS_ROWS_H
 
 #include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace mlir::shardq {
 
@@ -32,6 +33,21 @@ Value joinRows(OpBuilder &builder, ValueRange parts);
 Value lookThroughCasts(Value value);
 
 void eraseTaps(Operation *op);
+
+/// Has the runtime compare the rows of lists with those of the step: where rows
+/// of one are taken, a missing one would pass for padding. Each is compared
+/// once, where list and step are first there, so that what layers have in
+/// common stays side by side. Rows of what ops of the dialect, and branches,
+/// make follow from those of what they are given.
+class StepLists {
+public:
+  void expect(OpOperand &list, ExpandRowsOp step);
+  /// All lists of a row-wise op.
+  void expect(Operation *op, ExpandRowsOp step);
+
+private:
+  llvm::DenseSet<std::pair<Value, Operation *>> known;
+};
 
 /// Clones a row-wise op where the builder stands, to run on the rows of the
 /// step that `rows` names: `getRows` gives those of a row operand. Taps of its

@@ -80,7 +80,7 @@ private:
                ChunkPart part);
   Value take(Value value, Value rows, TypedAttr missing = {});
   Value getOwn(Value value, Call &call);
-  void runOnOwnRows(Operation *indexOp, Step &step);
+  void runOnOwnRows(Operation *indexOp, const Candidate &candidate, Step &step);
   Value gather(Value own, const Candidate &candidate);
   Value restore(Value rows, Value result, const Step &step);
   SmallVector<Value> gate(const Step &step, TypeRange types,
@@ -98,6 +98,7 @@ private:
   OpBuilder builder;
   DominanceInfo dominance;
   llvm::MapVector<std::pair<Operation *, Attribute>, Step> steps;
+  StepLists lists;
   /// Index ops that run on own rows, and writes that write gathered ones.
   llvm::SetVector<Operation *> done;
 };
@@ -188,6 +189,16 @@ static bool attendsOwnKeys(SparseMlaOp op, MeshAxis over) {
   return llvm::any_of(over.mesh.getParts(used), [&](AxisAttr part) {
     return llvm::any_of(chunks,
                         [&](AxisAttr axis) { return mayOverlap(part, axis); });
+  });
+}
+
+/// Whether --shardq-dcp was there before: queries of all rows have travelled,
+/// and positions of all rows were chosen, when own rows are taken.
+static bool attendsGatheredQueries(SparseMlaOp op) {
+  return llvm::any_of(op.getQ(), [](Value part) {
+    if (auto heads = part.getDefiningOp<tensor::ExtractSliceOp>())
+      part = heads.getSource();
+    return static_cast<bool>(part.getDefiningOp<GatherQueryOp>());
   });
 }
 
@@ -397,10 +408,12 @@ Value FunctionRewriter::getOwn(Value value, Call &call) {
 }
 
 /// Runs the op on own rows, behind itself: all that use it can use those.
-void FunctionRewriter::runOnOwnRows(Operation *indexOp, Step &step) {
+void FunctionRewriter::runOnOwnRows(Operation *indexOp,
+                                    const Candidate &candidate, Step &step) {
   if (!done.insert(indexOp))
     return;
   builder.setInsertionPointAfter(indexOp);
+  lists.expect(indexOp, candidate.expand);
   for (Call &call : step.calls) {
     Operation *clone =
         cloneOnRows(builder, indexOp, call.rows,
@@ -459,8 +472,9 @@ void FunctionRewriter::rewrite(const Candidate &candidate) {
   SparseMlaOp op = candidate.op;
   Step &step = getStep(candidate);
   for (Operation *indexOp : getIndexOps(candidate))
-    runOnOwnRows(indexOp, step);
+    runOnOwnRows(indexOp, candidate, step);
   builder.setInsertionPoint(op);
+  lists.expect(op, candidate.expand);
   SmallVector<SmallVector<Value>> parts(op->getNumResults());
   for (Call &call : step.calls) {
     Operation *clone = cloneOnRows(builder, op, call.rows, [&](Value value) {
@@ -529,6 +543,8 @@ void FunctionRewriter::rewriteWrite(WriteRowsOp op,
   Step &step = getStep(candidate);
   Location loc = op.getLoc();
   builder.setInsertionPoint(op);
+  for (OpOperand *list : {&op.getSourceMutable(), &op.getSlotsMutable()})
+    lists.expect(*list, expand);
   Type source = withDynamicRows(op.getSource().getType());
   Type at = withDynamicRows(op.getSlots().getType());
   auto gathered = [&]() -> SmallVector<Value> {
@@ -580,7 +596,11 @@ void FunctionRewriter::run() {
       emitRemark(op.getLoc())
           << "attention runs on chunks of requests over " << axis << " ("
           << lookupMeshAxis(op, candidate->mesh, axis).axis.getSize()
-          << " ranks)" << (twoCalls ? ", heads and tails apart" : "");
+          << " ranks)" << (twoCalls ? ", heads and tails apart" : "")
+          << (attendsGatheredQueries(op)
+                  ? "; all rows are indexed and their queries travel, own ones "
+                    "alone with --shardq-pcp in front of --shardq-dcp"
+                  : "");
     else if (!reason.empty())
       emitRemark(op.getLoc()) << "attention is left alone: " << reason;
   });

@@ -126,6 +126,7 @@ private:
   /// A candidate that an index op feeds.
   llvm::DenseMap<Operation *, unsigned> anyCandidate;
   llvm::DenseMap<std::pair<Operation *, Attribute>, Step> steps;
+  StepLists lists;
   /// Gathers that have moved into the branches of what attends their keys.
   SmallVector<GatherKvFinishOp> gathers;
 };
@@ -455,6 +456,7 @@ void FunctionRewriter::versionShared(Operation *indexOp,
                                      const Candidate &candidate) {
   Gate &gate = getGate(candidate);
   builder.setInsertionPointAfter(indexOp);
+  lists.expect(indexOp, candidate.expand);
   // Operands that were versioned must be mapped back; expand_rows and taken
   // arguments still exist with all rows.
   llvm::DenseMap<Value, Value> versioned;
@@ -658,6 +660,10 @@ void FunctionRewriter::version(const Candidate &candidate) {
   builder.setInsertionPoint(op);
   SmallVector<unsigned> results;
   SmallVector<Type> types;
+  for (auto &[indexOp, owner] : indexOps)
+    if (owner && candidates[*owner].op == op)
+      lists.expect(indexOp, candidate.expand);
+  lists.expect(op, candidate.expand);
   for (OpResult result : op->getResults())
     if (!result.use_empty()) {
       results.push_back(result.getResultNumber());

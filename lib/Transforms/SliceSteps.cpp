@@ -282,6 +282,26 @@ static ChunkSplitOp getChunkSplit(Value source) {
   return rows.getDefiningOp<ChunkSplitOp>();
 }
 
+/// The split of whose step the value has all rows, in their order, whatever
+/// branch made it; null if none.
+static ChunkSplitOp getRestored(Value value) {
+  value = lookThroughCasts(value);
+  if (auto branch = value.getDefiningOp<scf::IfOp>()) {
+    unsigned index = cast<OpResult>(value).getResultNumber();
+    ChunkSplitOp open = getRestored(branch.thenYield().getOperand(index));
+    bool isSame =
+        open && open == getRestored(branch.elseYield().getOperand(index));
+    return isSame ? open : ChunkSplitOp();
+  }
+  auto take = value.getDefiningOp<TakeRowsOp>();
+  auto split =
+      take ? lookThroughCasts(take.getRows()).getDefiningOp<ChunkSplitOp>()
+           : ChunkSplitOp();
+  bool isOfStep =
+      split && lookThroughCasts(take.getRows()) == split.getResult(1);
+  return isOfStep ? split : ChunkSplitOp();
+}
+
 /// How many rows the chain has at most; null where nothing says less than the
 /// rows themselves: where rows are some of the step's, a GPU's host knows the
 /// step's only.
@@ -289,6 +309,8 @@ static Value getBound(OpBuilder &b, Location loc, Value source) {
   tensor::ExtractSliceOp slice = getRowSlice(source);
   if (slice)
     source = slice.getSource();
+  if (ChunkSplitOp split = getRestored(source))
+    return split.getRows();
   if (ChunkSplitOp split = getChunkSplit(source)) {
     // Each request is padded by one row at most, and there is a start more.
     Value starts = tensor::DimOp::create(b, loc, split.getQueryStart(), 0);

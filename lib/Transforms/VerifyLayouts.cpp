@@ -26,9 +26,8 @@ static LogicalResult verifyLayout(func::FuncOp function, unsigned number,
       dyn_cast<RankedTensorType>(function.getArgument(number).getType());
   if (!tensor)
     return fail() << ", expected a ranked tensor to have one";
-  auto map = dyn_cast<MemRefLayoutAttrInterface>(layout);
-  if (!map)
-    return fail() << ", expected an affine map or strides";
+  // The attribute's own dialect has seen to that.
+  auto map = cast<MemRefLayoutAttrInterface>(layout);
   int64_t dims = map.getAffineMap().getNumDims();
   if (dims != tensor.getRank())
     return fail() << " of " << dims << " dimensions, expected "

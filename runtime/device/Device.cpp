@@ -526,6 +526,13 @@ SHARDQ_DEVICE void shardq_device_beyond_table(const DeviceContext *context,
                /*operation=*/-1, block, isKnown ? width : requests, request);
 }
 
+SHARDQ_DEVICE void shardq_device_no_place(const DeviceContext *context,
+                                          int64_t block, int64_t request,
+                                          int64_t entry) {
+  recordMisuse(*context, Misuse::NoPlace, /*operation=*/-1, entry, block,
+               request);
+}
+
 SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
                                              int64_t index, int64_t start,
                                              int64_t before, int64_t rows) {

@@ -48,6 +48,12 @@ void shardq_device_beyond_table(const shardq::device::DeviceContext *context,
                                 int64_t block, int64_t request,
                                 int64_t requests, int64_t width);
 
+/// Records SHARDQ_INVALID: a token that is to be written belongs to `block` of
+/// `request`, and the block table's `entry` for it is negative, or more than
+/// slots of their type hold. Any threads.
+void shardq_device_no_place(const shardq::device::DeviceContext *context,
+                            int64_t block, int64_t request, int64_t entry);
+
 /// Records SHARDQ_INVALID: query start `index` of a step of `rows` rows is
 /// `start`, and the one in front of it is `before`. Any threads.
 void shardq_device_wrong_start(const shardq::device::DeviceContext *context,

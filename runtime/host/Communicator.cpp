@@ -214,7 +214,13 @@ void shardq_comm::ringAll() {
       ring(heaps, peer, slot);
 }
 
-void shardq_comm::fail(const Failure &failure, std::string text) {
+void shardq_comm::fail(const Failure &found, std::string text) {
+  Failure failure = found;
+  // The other ranks get what fits, and hand that on.
+  if (text.empty())
+    text = getText(failure);
+  else
+    setText(failure, text);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (status.load(std::memory_order_relaxed) != SHARDQ_OK)

@@ -80,6 +80,10 @@ void shardq_context::beyondTable(int64_t block, int64_t request,
     wrongStep(Misuse::RequestBeyondTable, request, block, requests);
 }
 
+void shardq_context::noPlace(int64_t block, int64_t request, int64_t entry) {
+  wrongStep(Misuse::NoPlace, request, entry, block);
+}
+
 void shardq_context::checkStarts(const int32_t *starts, int64_t entries,
                                  int64_t decodes, int64_t rows) {
   int64_t last = 0;

@@ -48,6 +48,7 @@ public:
   void expect(const char *what, int64_t found, int64_t expected);
   void beyondTable(int64_t block, int64_t request, int64_t requests,
                    int64_t width);
+  void noPlace(int64_t block, int64_t request, int64_t entry);
   void checkStarts(const int32_t *starts, int64_t entries, int64_t decodes,
                    int64_t rows);
 

@@ -48,6 +48,12 @@ void shardq_rt_beyond_table(shardq_context *context, int64_t block,
     context->beyondTable(block, request, requests, width);
 }
 
+void shardq_rt_no_place(shardq_context *context, int64_t block, int64_t request,
+                        int64_t entry) {
+  if (context)
+    context->noPlace(block, request, entry);
+}
+
 void shardq_rt_check_starts(shardq_context *context, const int32_t *starts,
                             int64_t entries, int64_t decodes, int64_t rows) {
   if (context && (starts || entries <= 0))

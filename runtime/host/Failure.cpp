@@ -4,6 +4,7 @@
 
 #include "Memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -28,6 +29,22 @@ bool shardq::read(const AbortRecord &record, Failure &failure) {
     words[i] = loadRelaxed(record.words[i]);
   std::memcpy(&failure, words, sizeof(failure));
   return true;
+}
+
+void shardq::setText(Failure &failure, const std::string &text) {
+  std::memset(failure.text, 0, sizeof(failure.text));
+  // The last byte stays 0.
+  std::memcpy(failure.text, text.data(),
+              std::min(text.size(), sizeof(failure.text) - 1));
+}
+
+std::string shardq::getText(const Failure &failure) {
+  char bytes[sizeof(failure.text)];
+  std::memcpy(bytes, failure.text, sizeof(bytes));
+  std::string text(bytes, strnlen(bytes, sizeof(bytes)));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
 }
 
 /// Where an exchange was: "slot 1, q exchange 17 of @attention, epoch 812".
@@ -94,6 +111,11 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
                   "and the block table has %lld requests",
                   (long long)failure.request, found,
                   (long long)failure.expected);
+  case Misuse::NoPlace:
+    return format("a token of request %lld is to be written to block %lld, "
+                  "whose entry in the block table is %lld%s",
+                  (long long)failure.request, (long long)failure.expected,
+                  found, found < 0 ? "" : ", beyond slots of their type");
   case Misuse::FirstStart:
     return format("the step's first query start is %lld, expected 0", found);
   case Misuse::StartBelow:

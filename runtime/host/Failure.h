@@ -31,7 +31,12 @@ void post(AbortRecord &record, const Failure &failure);
 /// Reads a posted failure; false if there is none.
 bool read(const AbortRecord &record, Failure &failure);
 
-/// The message of a failure; equal on all ranks.
+/// The text that travels with the failure: what of it fits, without control
+/// characters, since it may be another rank's.
+void setText(Failure &failure, const std::string &text);
+std::string getText(const Failure &failure);
+
+/// The message of a failure, without that text; equal on all ranks.
 std::string describe(const Failure &failure, const Plan &plan);
 
 } // namespace shardq

@@ -253,14 +253,14 @@ Outcome shardq::connectRemote(int32_t rank, const std::vector<Nonce> &nonces,
 struct Remote::Message {
   enum Kind : int64_t { Abort = 1, Left, Flag, Progress };
   int64_t kind;
-  int64_t words[15];
+  int64_t words[Failure::kWords];
 };
 
 Remote::Remote(const Heaps &heaps, int32_t rank,
                const std::vector<Descriptor> &descriptors)
     : heaps(heaps), rank(rank), isMute(descriptors.size()),
       unread(descriptors.size()) {
-  static_assert(sizeof(Failure) <= sizeof(Message::words));
+  static_assert(sizeof(Failure) == sizeof(Message::words));
   for (const Descriptor &descriptor : descriptors)
     sockets.push_back(descriptor.get());
 }

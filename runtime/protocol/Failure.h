@@ -14,8 +14,7 @@
 namespace shardq {
 
 /// What a call was refused for, or what of several reasons a status has.
-/// Numbers rather than text, so that the record has a fixed size and crosses to
-/// other ranks.
+/// Numbers, which kernels write too.
 enum class Misuse : int64_t {
   None,
   Channel,
@@ -41,10 +40,11 @@ enum class Misuse : int64_t {
   FirstStart, // not 0
   StartBelow, // the one in front of it
   LastStart,  // beyond the rows
-  Decodes     // not from 0 up to the rows
+  Decodes,    // not from 0 up to the rows
+  NoPlace     // of a token to write: the table's entry is not one
 };
 
-/// An error in numbers: 64-bit words only, copied word by word between heaps.
+/// An error in 64-bit words, copied word by word between heaps.
 struct Failure {
   int64_t status = SHARDQ_OK;
   int64_t reporter = -1;
@@ -64,8 +64,12 @@ struct Failure {
   int64_t misuse = 0;
   /// Request of the step, where what a call was given is wrong.
   int64_t request = -1;
+  /// What the host of the finder has to say beside, in bytes, as much as fits:
+  /// kernels have nothing.
+  static constexpr uint64_t kTextWords = 8;
+  int64_t text[kTextWords] = {};
 
-  static constexpr uint64_t kWords = 15;
+  static constexpr uint64_t kWords = 15 + kTextWords;
 };
 static_assert(sizeof(Failure) == Failure::kWords * sizeof(int64_t));
 

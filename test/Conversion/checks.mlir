@@ -120,6 +120,28 @@ func.func @untaken(%start: memref<?xi32>, %topk: memref<?x4xi32>, %table: memref
   return
 }
 
+// What a program compares itself: on a GPU no numbers that only the device knows, and none of a branch of its own.
+// GPU-LABEL: func.func @compared
+// GPU: shardq.expect "rows of one" %arg1 equals %arg2
+// GPU-NOT: shardq.expect
+// GPU: return
+//
+// LOOPS-LABEL: func.func @compared
+// LOOPS: shardq.expect "rows of one"
+// LOOPS: shardq.expect "rows of two"
+// LOOPS: shardq.expect "rows of three"
+func.func @compared(%start: memref<?xi32>, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %d = shardq.count_decode_rows %start : memref<?xi32>
+  shardq.expect "rows of one" %n equals %m
+  shardq.expect "rows of two" %n equals %d
+  %taken = arith.cmpi sgt, %d, %c0 : index
+  scf.if %taken {
+    shardq.expect "rows of three" %n equals %m
+  }
+  return
+}
+
 // A token without a place is told by whoever finds it.
 // LOOPS-LABEL: func.func @step
 // LOOPS: shardq.check_starts %arg0 decodes(%{{.*}}) rows(%arg3) : memref<?xi32>
@@ -137,7 +159,8 @@ func.func @untaken(%start: memref<?xi32>, %topk: memref<?x4xi32>, %table: memref
 // CALLS: llvm.call @shardq_rt_check_starts(
 // CALLS: llvm.call @shardq_shard_lengths(
 // CALLS: func.func private @shardq_token_slots{{.*}}(%{{.*}}: !llvm.ptr,
-// CALLS: llvm.call @shardq_rt_beyond_table({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
+// CALLS-DAG: llvm.call @shardq_rt_beyond_table({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
+// CALLS-DAG: llvm.call @shardq_rt_no_place({{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
 //
 // The kernel that has the requests in front of it looks at their starts.
 // GPU-LABEL: func.func @step
@@ -145,7 +168,8 @@ func.func @untaken(%start: memref<?xi32>, %topk: memref<?x4xi32>, %table: memref
 // GPU: llvm.call @shardq_device_wrong_start({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
 // GPU: gpu.launch {{.*}} function(@shardq_token_slots{{.*}})
 // GPU: scf.if
-// GPU: llvm.call @shardq_device_beyond_table({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
+// GPU-DAG: llvm.call @shardq_device_beyond_table({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
+// GPU-DAG: llvm.call @shardq_device_no_place({{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
 // GPU: gpu.launch {{.*}} function(@shardq_zigzag_split_count)
 // GPU: llvm.call @shardq_device_wrong_start(
 // GPU: llvm.call @shardq_device_wrong_decodes({{.*}}) : (!llvm.ptr, i64, i64) -> ()
@@ -180,5 +204,8 @@ func.func @step(%start: memref<?xi32>, %lens: memref<?xi32>, %table: memref<?x?x
 
 // LOOPS: func.func private @[[SLOTS]](
 // LOOPS: scf.if
+// LOOPS: memref.load
+// LOOPS: shardq.no_place block %{{.*}} of %{{.*}} entry %{{.*}}
+// LOOPS: } else {
 // LOOPS: shardq.beyond_table block %{{.*}} of %{{.*}} in %{{.*}}, %{{.*}}
 // LOOPS: memref.store

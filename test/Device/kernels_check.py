@@ -1868,6 +1868,7 @@ def slots_check(suite, case, rows, fewer=0, large=False):
             valid[rows - fewer:] = False
             entry = np.full(rows, -1, np.int64)
             entry[valid] = table[req[valid], l[valid] // case.block]
+            found = valid.copy()
             want = entry * (case.stride or case.block) + l % case.block
             valid &= (entry >= 0) & (want < 1 << (31 if case.slot == "i32" else 63))
             want = np.where(valid, want, -1)
@@ -1875,14 +1876,16 @@ def slots_check(suite, case, rows, fewer=0, large=False):
             words = [*Buffer(where, table, [2]).words(), *Buffer(where, req).words(),
                      *Buffer(where, visible[:rows - fewer]).words(), *slots.words()]
             # What the runtime is told of tokens that the table has no place for.
-            record = Buffer(where, np.full(4, -7, np.int64))
+            record = Buffer(where, np.full(7, -7, np.int64))
             suite.launch(case.name, rows, words + [rank] * bool(case.ranks) + [record.address])
             wrong = slots.fetch() != want
             assert not wrong.any(), f"{wrong.sum()} slots of rank {rank} are wrong, first {np.argwhere(wrong)[0]}"
             beyond = mine & (req >= 0) & ((req >= requests) | (l // case.block >= width))
             beyond[rows - fewer:] = False
-            check_told(record.fetch(), {(int(block), int(request), requests, width)
-                                        for block, request in zip(l[beyond] // case.block, req[beyond])})
+            told, blocks, none = record.fetch(), l // case.block, found & ~valid
+            check_told(told[:4], {(int(block), int(request), requests, width)
+                                  for block, request in zip(blocks[beyond], req[beyond])})
+            check_told(told[4:], {tuple(map(int, one)) for one in zip(blocks[none], req[none], entry[none])})
 
     return body
 

@@ -123,6 +123,7 @@ static void defineLibrary(gpu::GPUModuleOp kernels) {
            });
   };
   record("shardq_device_beyond_table", 0, 4);
+  record("shardq_device_no_place", 4, 3);
   record("shardq_device_wrong_start", 0, 4);
   record("shardq_device_wrong_decodes", 4, 2);
   define("shardq_device_peer", pointer, {pointer, pointer, i64},

@@ -440,3 +440,32 @@ func.func @sub_axis(%x: tensor<?x8xf32>, %keep: memref<4xf32>, %v: f32, %i: inde
   %y = arith.addf %x, %x : tensor<?x8xf32>
   return %y : tensor<?x8xf32>
 }
+
+// -----
+
+// Lists of the caller are to have the step's rows, which is compared in front of the gate: a list that layers share once, and one that
+// is made later behind that.
+// CHECK-LABEL: func @lists
+// CHECK: shardq.expand_rows
+// CHECK: %[[SLOTS:.*]] = tensor.dim %arg2
+// CHECK: shardq.expect "rows of 'slots' of shardq.sparse_mla" %[[SLOTS]] equals %arg6
+// CHECK: shardq.split_gate
+// CHECK: %[[SUM:.*]] = arith.addi %arg3, %arg3
+// CHECK: %[[SIZE:.*]] = tensor.dim %[[SUM]]
+// CHECK: shardq.expect "rows of 'topk_length' of shardq.sparse_mla" %[[SIZE]] equals %arg6
+// CHECK-NOT: shardq.expect
+// CHECK: return
+shardq.mesh @ranks ["tp" = 2]
+func.func @lists(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x4xi32>, %n: tensor<?xi32>, %start: tensor<?xi32>,
+                 %lens: tensor<?xi32>, %rows: index) -> (tensor<?x4x8xbf16>, tensor<?x4x8xbf16>) {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %sum = arith.addi %n, %n : tensor<?xi32>
+  %a = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) topk_length(%sum)
+      {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x4xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  %b = shardq.sparse_mla q(%a) kv(%kv) slots(%slots) rows(%req) topk_length(%sum)
+      {scale = 1.0 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x4xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %a, %b : tensor<?x4x8xbf16>, tensor<?x4x8xbf16>
+}

@@ -194,3 +194,34 @@ func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %chosen: tensor<?x16
       : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> (tensor<?x4x8xbf16>, tensor<?x4xf32>)
   return %out, %lse : tensor<?x4x8xbf16>, tensor<?x4xf32>
 }
+
+// -----
+
+// Behind --shardq-dcp.
+shardq.mesh @ranks ["pcp" = 2, "dcp" = 2]
+func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) -> tensor<?x8x8xbf16> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %all = shardq.gather_query(%q) over @ranks "dcp" : (tensor<?x4x8xbf16>) -> tensor<?x8x8xbf16>
+  // expected-remark @+1 {{attention runs on chunks of requests over "pcp" (2 ranks); all rows are indexed and their queries travel, own ones alone with --shardq-pcp in front of --shardq-dcp}}
+  %out = shardq.sparse_mla q(%all) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x8x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x8x8xbf16>
+  return %out : tensor<?x8x8xbf16>
+}
+
+// -----
+
+// The same with room for more heads.
+shardq.mesh @ranks ["pcp" = 2, "dcp" = 2]
+func.func @f(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) -> tensor<?x8x8xbf16> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %all = shardq.gather_query(%q) over @ranks "dcp" {padded_heads} : (tensor<?x4x8xbf16>) -> tensor<?x16x8xbf16>
+  %c0 = arith.constant 0 : index
+  %size = tensor.dim %q, %c0 : tensor<?x4x8xbf16>
+  %heads = tensor.extract_slice %all[0, 0, 0] [%size, 8, 8] [1, 1, 1] : tensor<?x16x8xbf16> to tensor<?x8x8xbf16>
+  // expected-remark @+1 {{own ones alone with --shardq-pcp in front of --shardq-dcp}}
+  %out = shardq.sparse_mla q(%heads) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x8x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x8x8xbf16>
+  return %out : tensor<?x8x8xbf16>
+}

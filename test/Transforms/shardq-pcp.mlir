@@ -154,11 +154,11 @@ func.func @write(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %new: tensor<?x8
 
 // Own rows are seen through casts, which say of them what they said of all.
 // CHECK-LABEL: func.func @casts
-// CHECK-NOT: shardq.topk
+// CHECK-NOT: = shardq.topk
 // CHECK: %[[OWN:.*]] = shardq.topk %{{.*}} : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x16xi32>
 // CHECK: %[[CAST:.*]] = tensor.cast %[[OWN]] : tensor<?x16xi32> to tensor<?x?xi32>
 // CHECK: shardq.sparse_mla q(%{{.*}}) kv(%{{.*}}) slots(%[[CAST]])
-// CHECK-NOT: shardq.topk
+// CHECK-NOT: = shardq.topk
 // TWO-LABEL: func.func @casts
 shardq.mesh @ranks ["pcp" = 2]
 func.func @casts(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %scores: tensor<?x?xf32>, %start: tensor<?xi32>,
@@ -195,7 +195,7 @@ shardq.mesh @ranks ["pcp" = 2]
 // CHECK-LABEL: func.func @taps
 // CHECK: %[[WHOLE:.*]]:2 = shardq.convert_indices
 // CHECK-NOT: shardq.tap
-// CHECK: shardq.convert_indices
+// CHECK: = shardq.convert_indices
 // CHECK-NEXT: shardq.tap "slots" %{{.*}} rows(
 // CHECK-NEXT: shardq.tap "count" %{{.*}} rows(
 // CHECK-NOT: shardq.tap
@@ -211,4 +211,57 @@ func.func @taps(%q: tensor<?x2x8xf32>, %kv: tensor<?x8xf32>, %topk: tensor<?x4xi
   %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 0.5 : f32}
       : (tensor<?x2x8xf32>, tensor<?x8xf32>, tensor<?x4xi32>, tensor<?xi32>) -> tensor<?x2x8xf32>
   return %out, %slots : tensor<?x2x8xf32>, tensor<?x4xi32>
+}
+
+// -----
+
+// Lists of the caller are to have the step's rows, since a missing one would pass for padding: once, whatever the calls. Of what the
+// ops make of them, of static rows, and of the list that the step's rows are counted by, nothing is asked.
+// CHECK-LABEL: func.func @lists
+// CHECK: %[[ROWS:.*]] = tensor.dim %arg0
+// CHECK-NEXT: shardq.expand_rows
+// CHECK-DAG: %[[NEW:.*]] = tensor.dim %arg3
+// CHECK-DAG: shardq.expect "rows of 'source' of shardq.write_rows" %[[NEW]] equals %[[ROWS]]
+// CHECK-DAG: %[[AT:.*]] = tensor.dim %arg4
+// CHECK-DAG: shardq.expect "rows of 'slots' of shardq.write_rows" %[[AT]] equals %[[ROWS]]
+// CHECK-DAG: %[[TOPK:.*]] = tensor.dim %arg2
+// CHECK-DAG: shardq.expect "rows of 'indices' of shardq.convert_indices" %[[TOPK]] equals %[[ROWS]]
+// CHECK-DAG: %[[N:.*]] = tensor.dim %arg6
+// CHECK-DAG: shardq.expect "rows of 'topk_length' of shardq.sparse_mla" %[[N]] equals %[[ROWS]]
+// CHECK: shardq.chunk_split
+// CHECK-NOT: shardq.expect
+// CHECK: return
+// TWO-LABEL: func.func @lists
+// TWO-COUNT-4: shardq.expect
+// TWO-NOT: shardq.expect
+shardq.mesh @ranks ["pcp" = 2]
+func.func @lists(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %topk: tensor<?x4xi32>, %new: tensor<?x8xbf16>, %at: tensor<?xi64>,
+                 %table: tensor<?x?xi32>, %n: tensor<?xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>) -> tensor<?x4x8xbf16> {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %q, %c0 : tensor<?x4x8xbf16>
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %all = shardq.write_rows %new at(%at) into(%kv) : (tensor<?x8xbf16>, tensor<?xi64>, tensor<?x8xbf16>) -> tensor<?x8xbf16>
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 4 : i64}
+      : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+  %out = shardq.sparse_mla q(%q) kv(%all) slots(%slots) rows(%req) topk_length(%n) {scale = 1.0 : f32}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x4xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %out : tensor<?x4x8xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @static_lists
+// CHECK-NOT: shardq.expect
+// TWO-LABEL: func.func @static_lists
+// TWO-NOT: shardq.expect
+shardq.mesh @ranks ["pcp" = 2]
+func.func @static_lists(%q: tensor<6x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<6x4xi32>, %start: tensor<?xi32>,
+                        %lens: tensor<?xi32>) -> tensor<6x4x8xbf16> {
+  %rows = arith.constant 6 : index
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<6xi32>, tensor<6xi32>)
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<6x4x8xbf16>, tensor<?x8xbf16>, tensor<6x4xi32>, tensor<6xi32>) -> tensor<6x4x8xbf16>
+  return %out : tensor<6x4x8xbf16>
 }

@@ -11,6 +11,17 @@ func.func @f(%q: tensor<?x2x8xf32>, %ids: tensor<?xi32>, %o: tensor<5xi32>, %d: 
 // -----
 
 shardq.mesh @ranks ["tp" = 4]
+func.func @f(%topk: memref<2049x12xi32>) {
+  %all = memref.alloc() : memref<8196x12xi32, #shardq.symmetric<@ranks>>
+  // expected-error @+1 {{has an inbox of 8196 rows by its types, expected at most 8192, those of the largest step (max-tokens is 8192, max-requests 256)}}
+  shardq.gather_rows %topk over @ranks "tp" outs(%all) {token_shards}
+      : (memref<2049x12xi32>, memref<8196x12xi32, #shardq.symmetric<@ranks>>) -> ()
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 4]
 func.func @f(%q: memref<?x2x8xf32>, %ids: memref<?xi32>, %o: memref<5xi32>, %d: index, %n: index, %a: memref<?x8x8xf32, #shardq.symmetric<@ranks>>) {
   // expected-error @+1 {{writes to a buffer that is not a memref.alloc of its block: the workspace takes its place}}
   shardq.exchange heads_to_tokens(%q) by(%ids, %o) decodes(%d) over @ranks "tp" outs(%a)

@@ -27,6 +27,7 @@ public:
       : signature(signature), arguments(signature.arguments),
         seed(options.seed), given(arguments.size()) {
     inputs.arrays.resize(arguments.size());
+    inputs.nullBlock = options.nullBlock;
   }
 
   llvm::Expected<Inputs> make(const InputOptions &options) {
@@ -50,6 +51,7 @@ private:
   llvm::Error readFiles(ArrayRef<std::string> files);
   llvm::Error findStep(const std::optional<Step> &wanted);
   llvm::Error deriveStep();
+  int64_t countDraftTokens() const;
   llvm::Error checkProgram();
   llvm::Error makeArgument(unsigned number);
   llvm::Error checkSizes(const Argument &argument, const Array &array);
@@ -149,7 +151,20 @@ llvm::Error InputMaker::findStep(const std::optional<Step> &wanted) {
     inputs.step = *wanted;
   else if (llvm::Error error = deriveStep())
     return error;
+  inputs.step.draftTokens = countDraftTokens();
   return checkProgram();
+}
+
+/// Of the program's draft steps, those whose numbers are given among them.
+int64_t InputMaker::countDraftTokens() const {
+  int64_t most = signature.draftTokens;
+  for (auto [number, before] : signature.draftSteps)
+    if (given[number]) {
+      int64_t step = std::clamp<int64_t>(inputs.arrays[number].getInt(0), -1,
+                                         std::numeric_limits<int32_t>::max());
+      most = std::max(most, before + step + 1);
+    }
+  return most;
 }
 
 /// Without a step file the arrays say what the step is: query starts and
@@ -207,7 +222,7 @@ llvm::Error InputMaker::checkProgram() {
   int64_t keys = 0;
   bool anyMade = !llvm::all_of(given, [](bool isGiven) { return isGiven; });
   for (int64_t r = 0; anyMade && r < step.getNumRequests(); ++r)
-    keys += step.getSeqLen(r);
+    keys += step.getKvLen(r);
   for (int64_t size : {step.getNumRows(), keys})
     if (llvm::Expected<Array> probe =
             allocateArray(Element::I64, {size, 2}, "the step"))
@@ -259,7 +274,7 @@ std::optional<int64_t> InputMaker::getExtent(unsigned number, unsigned dim) {
   case Role::WorkspaceStart:
     return step.getNumRequests() - step.getNumDecodes();
   case Role::Scores:
-    return step.getMaxSeqLen();
+    return step.getMaxKvLen();
   case Role::Offsets:
     return signature.getNumRanks() + 1;
   case Role::After:
@@ -306,6 +321,9 @@ llvm::Error InputMaker::checkSizes(const Argument &argument,
 /// smallest cache of the table has, or a few more than the step needs.
 llvm::Error InputMaker::makePages(unsigned number) {
   const Argument &argument = arguments[number];
+  // Those of a sharded cache are dealt anew, given or not.
+  inputs.hasMadeTables |=
+      argument.role == Role::Table && (!given[number] || argument.kvAxis);
   // Without a table any rows will do, and blocks of one use them all.
   int64_t blockSize = argument.blockSize ? argument.blockSize : 1;
   if (given[number] && argument.role == Role::Table) {
@@ -353,8 +371,8 @@ llvm::Error InputMaker::makePages(unsigned number) {
       Element::I32, {inputs.step.getNumRequests(), width + 1}, quote(argument));
   if (!probe)
     return probe.takeError();
-  pages.emplace(number,
-                Pages::shuffled(inputs.step, blockSize, blocks, width, random));
+  pages.emplace(number, Pages::shuffled(inputs.step, blockSize, blocks, width,
+                                        inputs.nullBlock, random));
   return llvm::Error::success();
 }
 
@@ -494,7 +512,7 @@ void InputMaker::fillCache(unsigned number, const Array &array) {
       std::min<int64_t>(inputs.step.getNumRequests(),
                         blocks.width ? blocks.table.size() / blocks.width : 0);
   for (int64_t r = 0; r < requests; ++r)
-    for (int64_t p = 0; p < inputs.step.getSeqLen(r); ++p)
+    for (int64_t p = 0; p < inputs.step.getKvLen(r); ++p)
       use(blocks.getRow(r, p, stride));
   if (cache.hasWorkspace)
     for (int64_t row = blocks.numBlocks * stride; row < array.getNumRows();
@@ -658,6 +676,8 @@ void InputMaker::fill(unsigned number, const Array &array) {
     random.shuffle(rows);
     return fillInts<int64_t>(array, rows);
   }
+  case Role::Projection:
+    return fillNormal(array, argument.scale, random);
   case Role::RowData:
   case Role::Sink:
   case Role::After:

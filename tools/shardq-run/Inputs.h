@@ -13,11 +13,16 @@ struct InputOptions {
   /// "NAME=FILE.npy" of the command line.
   std::vector<std::string> files;
   uint64_t seed = 0;
+  /// Block of caches that no request gets; -1 for none.
+  int64_t nullBlock = 0;
 };
 
 struct Inputs {
   /// The step that sizes and contents follow: given, or read off the inputs.
   Step step;
+  int64_t nullBlock = 0;
+  /// Whether a block table was made up.
+  bool hasMadeTables = false;
   /// One global array per argument.
   std::vector<Array> arrays;
 };

@@ -68,7 +68,7 @@ static std::vector<int64_t> countOwned(const Step &step, int64_t ranks,
   std::vector<int64_t> counts;
   for (int64_t r = 0; r < step.getNumRequests(); ++r) {
     counts.push_back(0);
-    for (int64_t token = 0, end = step.getSeqLen(r); token < end; ++token)
+    for (int64_t token = 0, end = step.getKvLen(r); token < end; ++token)
       counts.back() += token / interleave % ranks == rank;
   }
   return counts;
@@ -102,8 +102,8 @@ llvm::Error TableSharder::dealPages() {
       own = most;
     Random random(seed + (number * ranks + rank) * 0xd1b54a32d192ed03);
     random.next();
-    pages.push_back(
-        Pages::shuffled(own, table.blockSize, blocks, width, random));
+    pages.push_back(Pages::shuffled(own, table.blockSize, blocks, width,
+                                    inputs.nullBlock, random));
   }
   return llvm::Error::success();
 }
@@ -136,7 +136,7 @@ llvm::Expected<Array> TableSharder::makeRows(unsigned cacheNumber, int64_t rows,
   int64_t requests =
       std::min(inputs.step.getNumRequests(), globalTable.shape[0]);
   for (int64_t r = 0; r < requests; ++r)
-    for (int64_t token = 0, end = inputs.step.getSeqLen(r); token < end;
+    for (int64_t token = 0, end = inputs.step.getKvLen(r); token < end;
          ++token) {
       int64_t to = placeOf(r, token);
       if (to < 0)

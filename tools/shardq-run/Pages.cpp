@@ -12,31 +12,33 @@ using namespace mlir::shardq::run;
 int64_t Pages::countBlocks(const Step &step, int64_t blockSize) {
   int64_t blocks = 0;
   for (int64_t r = 0; r < step.getNumRequests(); ++r)
-    blocks += llvm::divideCeil(step.getSeqLen(r), blockSize);
+    blocks += llvm::divideCeil(step.getKvLen(r), blockSize);
   return blocks;
 }
 
 int64_t Pages::countWidth(const Step &step, int64_t blockSize) {
-  return llvm::divideCeil(step.getMaxSeqLen(), blockSize);
+  return llvm::divideCeil(step.getMaxKvLen(), blockSize);
 }
 
 Pages Pages::shuffled(const Step &step, int64_t blockSize, int64_t numBlocks,
-                      int64_t width, Random &random) {
+                      int64_t width, int64_t nullBlock, Random &random) {
   Pages pages{blockSize, numBlocks, width, {}};
   int64_t needed = countBlocks(step, blockSize);
-  // Block 0 may stand for none, and is left free where there is room.
-  int32_t first = needed < numBlocks ? 1 : 0;
-  std::vector<int32_t> blocks(numBlocks - first);
-  std::iota(blocks.begin(), blocks.end(), first);
+  std::vector<int32_t> blocks(numBlocks);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  // What stands for none is left free where there is room.
+  bool isFree = nullBlock >= 0 && nullBlock < numBlocks && needed < numBlocks;
+  if (isFree)
+    blocks.erase(blocks.begin() + nullBlock);
   random.shuffle(blocks);
   // Where all blocks are used there is no stranger to name, and -1 does.
   int32_t stranger = needed < int64_t(blocks.size()) ? blocks.back()
-                     : first                         ? 0
+                     : isFree                        ? int32_t(nullBlock)
                                                      : -1;
   pages.table.assign(step.getNumRequests() * width, stranger);
   auto next = blocks.begin();
   for (int64_t r = 0; r < step.getNumRequests(); ++r) {
-    int64_t count = llvm::divideCeil(step.getSeqLen(r), blockSize);
+    int64_t count = llvm::divideCeil(step.getKvLen(r), blockSize);
     std::copy_n(next, count, pages.table.begin() + r * width);
     next += count;
   }

@@ -19,11 +19,11 @@ struct Pages {
   static int64_t countBlocks(const Step &step, int64_t blockSize);
   static int64_t countWidth(const Step &step, int64_t blockSize);
 
-  /// Deals shuffled blocks to the requests, if it can all but block 0, which
-  /// engines keep free. Entries behind a request's last block name a block of
-  /// nobody.
+  /// Deals shuffled blocks to the requests, if it can all but `nullBlock`,
+  /// which engines keep free; -1 for none. Entries behind a request's last
+  /// block name a block of nobody.
   static Pages shuffled(const Step &step, int64_t blockSize, int64_t numBlocks,
-                        int64_t width, Random &random);
+                        int64_t width, int64_t nullBlock, Random &random);
 
   /// Physical row of a request's position, or -1.
   int64_t getRow(int64_t request, int64_t position, int64_t blockStride) const {

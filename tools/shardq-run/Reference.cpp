@@ -4,9 +4,12 @@
 #include "Kernels.h"
 #include "Packed.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -26,6 +29,11 @@ static const double kScoreError = std::ldexp(1.0, -18);
 /// Relative error of an attention output, or of a merge of some, that
 /// accumulates in f32.
 static const double kOutputError = std::ldexp(8.0, -24);
+/// Roundings of many numbers are independent, and so are the signs of what
+/// projections sum: so many standard deviations are allowed for a sum.
+static constexpr double kDeviations = 4;
+/// That in half units of a rounding, which may be any part of one.
+static const double kRounding = kDeviations / std::sqrt(3.0);
 static constexpr size_t kMaxViolations = 5;
 static constexpr int kMaxCallDepth = 100;
 
@@ -69,6 +77,9 @@ private:
   llvm::Error evaluate(tensor::ExtractSliceOp op, Values &values);
   llvm::Error evaluate(tensor::DimOp op, Values &values);
   llvm::Error evaluate(arith::ConstantOp op, Values &values);
+  llvm::Error evaluate(linalg::FillOp op, Values &values);
+  llvm::Error evaluate(arith::TruncFOp op, Values &values);
+  llvm::Error evaluateContraction(linalg::LinalgOp op, Values &values);
   llvm::Error checkTap(TapOp op, Values &values);
   llvm::Error checkRows(RowWiseOpInterface op, Values &values);
   llvm::Error setInt(Value result, int64_t value, Values &values);
@@ -179,6 +190,7 @@ gather(const ReferenceValue &source, ArrayRef<int64_t> shape,
   if (source.kind != ReferenceValue::Plain) {
     result.exact.resize(count);
     result.bound.resize(source.bound.empty() ? 0 : count);
+    result.size.resize(source.size.empty() ? 0 : count);
   }
   for (int64_t i = 0; i < count; ++i) {
     int64_t from = indexOf(i);
@@ -190,6 +202,8 @@ gather(const ReferenceValue &source, ArrayRef<int64_t> shape,
       result.exact[i] = source.exact[from];
     if (!result.bound.empty())
       result.bound[i] = source.bound[from];
+    if (!result.size.empty())
+      result.size[i] = source.size[from];
   }
   return result;
 }
@@ -210,10 +224,28 @@ llvm::Error Evaluator::setInt(Value result, int64_t value, Values &values) {
 // Rows and indices
 //===----------------------------------------------------------------------===//
 
+/// How many ranks have as many rows each as `rows` says, where that is a number
+/// that the program knows of one rank.
+static int64_t getShardsOf(ExpandRowsOp op) {
+  auto shards = op.getQueryStart().getDefiningOp<ShardLengthsOp>();
+  auto size = op.getRows().getDefiningOp<tensor::DimOp>();
+  auto source = size ? dyn_cast<RankedTensorType>(size.getSource().getType())
+                     : RankedTensorType();
+  bool isOwn =
+      matchPattern(op.getRows(), m_Constant()) ||
+      (source && size.getConstantIndex() == 0 && !source.isDynamicDim(0));
+  if (!shards || !isOwn)
+    return 1;
+  return lookupMeshAxis(op, shards.getMeshAttr(), shards.getAxis())
+      .axis.getSize();
+}
+
 llvm::Error Evaluator::evaluate(ExpandRowsOp op, Values &values) {
   const Array start = values[op.getQueryStart()].array;
   const Array lens = values[op.getSeqLens()].array;
   int64_t rows = values[op.getRows()].array.getInt(0);
+  if (llvm::MulOverflow(rows, getShardsOf(op), rows))
+    return unsupported(op, "has more than 2^63 rows");
   llvm::Expected<Array> req =
       allocateArray(Element::I32, {rows}, "row requests");
   if (!req)
@@ -549,6 +581,16 @@ struct KeyOwners {
 
 } // namespace
 
+/// How far a computed element of the value may be off: by its bound, and a
+/// rounding of at most half a unit, or of so many half units in a sum of many.
+static double getError(const ReferenceValue &value, int64_t i,
+                       double rounding = 1) {
+  if (value.kind == ReferenceValue::Plain)
+    return 0;
+  return value.bound[i] +
+         rounding * getUlp(value.array.element, value.exact[i]) / 2;
+}
+
 /// Adds what merging partial outputs may cost: each was rounded to the output
 /// type, `sums` is its part of the output and `weight` its part of the softmax.
 static void addPartialBound(Element element, ArrayRef<double> sums,
@@ -575,7 +617,48 @@ static SmallVector<int64_t> getMergedOwners(SparseMlaOp op) {
   return sizes;
 }
 
+/// How far the query of a row may be off in a sum, squared, as `widen` lays it;
+/// nothing where all parts are given and not computed.
+static std::vector<double> widenErrors(ArrayRef<ReferenceValue> parts,
+                                       int64_t row) {
+  bool isComputed = llvm::any_of(parts, [](const ReferenceValue &part) {
+    return part.kind != ReferenceValue::Plain;
+  });
+  if (!isComputed)
+    return {};
+  int64_t heads = parts[0].array.shape[1], dim = 0;
+  for (const ReferenceValue &part : parts)
+    dim += part.array.shape[2];
+  int64_t padded = padToLanes(dim), column = 0;
+  std::vector<double> errors(heads * padded);
+  for (const ReferenceValue &part : parts) {
+    int64_t width = part.array.shape[2];
+    for (int64_t i = 0; i < heads * width; ++i) {
+      double error = getError(part, row * heads * width + i, kRounding);
+      errors[i / width * padded + column + i % width] = error * error;
+    }
+    column += width;
+  }
+  return errors;
+}
+
+/// How far the logits of a head may be off, of `dim` products each.
+static double getLogitError(const double *errors, ArrayRef<const double *> keys,
+                            int64_t dim, double scale) {
+  double largest = 0;
+  for (const double *key : keys) {
+    double sum = 0;
+    for (int64_t d = 0; d < dim; ++d)
+      sum += errors[d] * key[d] * key[d];
+    largest = std::max(largest, sum);
+  }
+  return std::abs(scale) * std::sqrt(largest);
+}
+
 llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
+  SmallVector<ReferenceValue, 2> queries;
+  for (Value part : op.getQ())
+    queries.push_back(values[part]);
   SmallVector<Array, 2> partArrays;
   SmallVector<const Array *, 2> parts;
   for (Value part : op.getQ())
@@ -614,12 +697,14 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
   out.array = *outArray;
   out.exact.resize(out.array.getNumElements());
   out.bound.resize(out.array.getNumElements());
+  out.size.resize(out.array.getNumElements());
   llvm::Expected<Array> lseArray =
       allocateArray(Element::F32, {rows, heads}, "the LSE");
   if (!lseArray)
     return lseArray.takeError();
   lse.array = *lseArray;
   lse.exact.assign(rows * heads, -kInfinity);
+  lse.bound.assign(rows * heads, 0);
   double logOfBase = op.getLseBase() == LseBase::Two ? std::log(2.0) : 1.0;
 
   KeyOwners owners;
@@ -691,8 +776,18 @@ llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
         for (int64_t d = 0; d < valueDim; ++d) {
           out.exact[first + d] += sums[h * paddedValue + d];
           out.bound[first + d] += kOutputError * sizes[h * paddedValue + d];
+          out.size[first + d] += sizes[h * paddedValue + d];
         }
       }
+    }
+    std::vector<double> errors = widenErrors(queries, t);
+    for (int64_t h = 0; h < heads && !errors.empty(); ++h) {
+      double error = getLogitError(errors.data() + h * dim, keys, dim, scale);
+      lse.bound[t * heads + h] = error / logOfBase;
+      // A weight and the sum of all are each off by that much at most.
+      int64_t first = (t * heads + h) * valueDim;
+      for (int64_t d = 0; d < valueDim; ++d)
+        out.bound[first + d] += std::expm1(2 * error) * out.size[first + d];
     }
     for (int64_t group : owners.merged)
       for (int64_t owner = 0; owner < owners.ranks; owner += group) {
@@ -896,8 +991,16 @@ llvm::Error Evaluator::evaluate(tensor::DimOp op, Values &values) {
 llvm::Error Evaluator::evaluate(arith::ConstantOp op, Values &values) {
   if (auto integer = dyn_cast<IntegerAttr>(op.getValue()))
     return setInt(op.getResult(), integer.getValue().getSExtValue(), values);
-  auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   std::optional<Element> element = getElement(op.getType());
+  if (auto number = dyn_cast<FloatAttr>(op.getValue()); number && element) {
+    llvm::Expected<Array> array = allocateArray(*element, {}, "a number");
+    if (!array)
+      return array.takeError();
+    array->setFloat(0, number.getValueAsDouble());
+    values[op.getResult()].array = *array;
+    return llvm::Error::success();
+  }
+  auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense || !element)
     return unsupported(op, "of this type is not evaluated");
   llvm::Expected<Array> array =
@@ -918,6 +1021,199 @@ llvm::Error Evaluator::evaluate(arith::ConstantOp op, Values &values) {
   values[op.getResult()].array = *array;
   return llvm::Error::success();
 }
+
+//===----------------------------------------------------------------------===//
+// Projections
+//===----------------------------------------------------------------------===//
+
+llvm::Error Evaluator::evaluate(linalg::FillOp op, Values &values) {
+  const Array init = values[op.getOutputs().front()].array;
+  double value = values[op.getInputs().front()].array.getFloat(0);
+  if (op->getNumResults() != 1 || !isFloat(init.element))
+    return unsupported(op, "of this type is not evaluated");
+  llvm::Expected<Array> array =
+      allocateArray(init.element, init.shape, "a filled tensor");
+  if (!array)
+    return array.takeError();
+  for (int64_t i = 0, e = array->getNumElements(); i < e; ++i)
+    array->setFloat(i, value);
+  values[op->getResult(0)].array = *array;
+  return llvm::Error::success();
+}
+
+/// Largest relative error of a rounding.
+static double getRoundoff(Element element) { return getUlp(element, 1) / 2; }
+
+/// Of attention that is projected, each partial output may be rounded here, in
+/// place of their sum.
+llvm::Error Evaluator::evaluate(arith::TruncFOp op, Values &values) {
+  const ReferenceValue source = values[op.getIn()];
+  std::optional<Element> element = getElement(op.getType());
+  if (!isa<RankedTensorType>(op.getType()) || !element || !isFloat(*element))
+    return unsupported(op, "of this type is not evaluated");
+  ReferenceValue result = source;
+  llvm::Expected<Array> array =
+      allocateArray(*element, source.array.shape, "a rounded tensor");
+  if (!array)
+    return array.takeError();
+  result.array = *array;
+  bool isPlain = source.kind == ReferenceValue::Plain;
+  for (int64_t i = 0, e = array->getNumElements(); i < e; ++i) {
+    array->setFloat(i, isPlain ? source.array.getFloat(i) : source.exact[i]);
+    if (!source.size.empty())
+      result.bound[i] += kDeviations * getRoundoff(*element) * source.size[i];
+  }
+  values[op->getResult(0)] = std::move(result);
+  return llvm::Error::success();
+}
+
+namespace {
+
+/// An operand of a contraction, by its loops.
+struct LoopedOperand {
+  ReferenceValue value;
+  SmallVector<int64_t> strides; // of each loop, 0 for those it does not have
+
+  double getExact(int64_t i) const {
+    return value.kind == ReferenceValue::Plain ? value.array.getFloat(i)
+                                               : value.exact[i];
+  }
+  double getSize(int64_t i) const {
+    return value.size.empty() ? std::abs(getExact(i)) : value.size[i];
+  }
+  int64_t at(ArrayRef<int64_t> loops) const {
+    int64_t index = 0;
+    for (auto [stride, loop] : llvm::zip_equal(strides, loops))
+      index += stride * loop;
+    return index;
+  }
+};
+
+/// What a contraction sums up for one element.
+struct Contraction {
+  double exact = 0, worst = 0, squaredError = 0, squaredSize = 0;
+
+  void add(const LoopedOperand &a, int64_t i, const LoopedOperand &b,
+           int64_t j) {
+    double x = a.getExact(i), y = b.getExact(j);
+    auto getProductError = [&](double rounding) {
+      double dx = getError(a.value, i, rounding);
+      double dy = getError(b.value, j, rounding);
+      return std::abs(x) * dy + std::abs(y) * dx + dx * dy;
+    };
+    double error = getProductError(kRounding);
+    double size = a.getSize(i) * b.getSize(j);
+    exact += x * y;
+    worst += getProductError(1);
+    squaredError += error * error;
+    squaredSize += size * size;
+  }
+  double getSize() const { return std::sqrt(squaredSize); }
+  /// Sums that are rounded to the element type at each of `steps`.
+  double getBound(Element element, int64_t steps) const {
+    return std::min(worst, std::sqrt(squaredError)) +
+           kDeviations * getRoundoff(element) * std::sqrt(double(steps) + 1) *
+               getSize();
+  }
+};
+
+} // namespace
+
+/// Whether the op multiplies two inputs and sums up, and nothing else.
+static bool isContraction(linalg::LinalgOp op) {
+  return op.hasPureTensorSemantics() && op.getNumDpsInputs() == 2 &&
+         op.getNumDpsInits() == 1 && linalg::isaContractionOpInterface(op) &&
+         llvm::all_of(op->getRegion(0).front(), [](Operation &inner) {
+           return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp,
+                      linalg::YieldOp>(inner);
+         });
+}
+
+/// On global arrays heads are those of all ranks, in operands and result alike.
+llvm::Error Evaluator::evaluateContraction(linalg::LinalgOp op,
+                                           Values &values) {
+  if (!isContraction(op))
+    return unsupported(op, "is no product of two tensors that is summed up, "
+                           "and is not evaluated by the reference");
+  const Array init = values[op.getDpsInits().front()].array;
+  for (int64_t i = 0, e = init.getNumElements(); i < e; ++i)
+    if (init.getFloat(i) != 0)
+      return unsupported(op, "adds to values that are not 0");
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<int64_t> extents(op.getNumLoops(), -1);
+  LoopedOperand operands[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    operands[i].value = values[op->getOperand(i)];
+    operands[i].strides.resize(extents.size());
+    ArrayRef<int64_t> shape = operands[i].value.array.shape;
+    int64_t stride = 1;
+    for (int64_t d = shape.size(); d-- > 0;) {
+      unsigned loop = maps[i].getDimPosition(d);
+      if (extents[loop] >= 0 && extents[loop] != shape[d])
+        return unsupported(op, "has operands of " + llvm::Twine(extents[loop]) +
+                                   " and " + llvm::Twine(shape[d]) +
+                                   " entries among those of all ranks");
+      extents[loop] = shape[d];
+      operands[i].strides[loop] = stride;
+      stride *= shape[d];
+    }
+  }
+  SmallVector<int64_t, 4> shape;
+  SmallVector<unsigned> outer, inner;
+  for (unsigned d = 0; d < maps[2].getNumResults(); ++d)
+    outer.push_back(maps[2].getDimPosition(d));
+  int64_t steps = 1;
+  for (unsigned loop = 0; loop < extents.size(); ++loop)
+    if (!llvm::is_contained(outer, loop)) {
+      inner.push_back(loop);
+      steps *= extents[loop];
+    }
+  for (unsigned loop : outer)
+    shape.push_back(extents[loop]);
+  ReferenceValue result;
+  result.kind = ReferenceValue::Attention;
+  llvm::Expected<Array> array = allocateArray(
+      *getElement(op->getResult(0).getType()), shape, "a projection");
+  if (!array)
+    return array.takeError();
+  result.array = *array;
+  int64_t count = array->getNumElements();
+  bool hasSize =
+      !operands[0].value.size.empty() || !operands[1].value.size.empty();
+  result.exact.resize(count);
+  result.bound.resize(count);
+  result.size.resize(hasSize ? count : 0);
+  int64_t rows = array->getNumRows(), width = array->getRowElements();
+  forEachRow(rows, [&](int64_t row) {
+    SmallVector<int64_t> loops(extents.size());
+    for (int64_t i = row * width; i < (row + 1) * width; ++i) {
+      for (int64_t rest = i, d = outer.size(); d-- > 0; rest /= shape[d])
+        loops[outer[d]] = rest % shape[d];
+      Contraction sum;
+      for (int64_t step = 0; step < steps; ++step) {
+        int64_t rest = step;
+        for (unsigned loop : inner) {
+          loops[loop] = rest % extents[loop];
+          rest /= extents[loop];
+        }
+        sum.add(operands[0], operands[0].at(loops), operands[1],
+                operands[1].at(loops));
+      }
+      result.exact[i] = sum.exact;
+      result.bound[i] = sum.getBound(array->element, steps);
+      if (hasSize)
+        result.size[i] = sum.getSize();
+    }
+  });
+  for (int64_t i = 0; i < count; ++i)
+    array->setFloat(i, result.exact[i]);
+  values[op->getResult(0)] = std::move(result);
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Integers
+//===----------------------------------------------------------------------===//
 
 /// Integer arithmetic on scalars; nothing for other ops.
 static std::optional<int64_t> computeInt(Operation *op, int64_t a, int64_t b) {
@@ -1008,7 +1304,10 @@ llvm::Error Evaluator::evaluate(Operation *op, Values &values) {
             ConvertIndicesOp, SparseMlaOp, TakeRowsOp, WriteRowsOp,
             ReplicatedTableOp, TokenSlotsOp, UnpackRowsOp, PackRowsOp,
             CountDecodeRowsOp, tensor::ExtractSliceOp, tensor::DimOp,
-            arith::ConstantOp>([&](auto op) { return evaluate(op, values); })
+            arith::ConstantOp, arith::TruncFOp, linalg::FillOp>(
+          [&](auto op) { return evaluate(op, values); })
+      .Case<linalg::LinalgOp>(
+          [&](auto op) { return evaluateContraction(op, values); })
       .Case<TapOp>([&](auto op) { return checkTap(op, values); })
       .Case<tensor::CastOp>([&](auto op) { return evaluateCast(op, values); })
       .Case<tensor::EmptyOp>([&](tensor::EmptyOp op) -> llvm::Error {

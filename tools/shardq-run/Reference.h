@@ -27,12 +27,15 @@ struct ReferenceValue {
     Plain,
     /// `exact` is, and a computed one may be off by 2 ulp and `bound`.
     Attention,
-    /// `exact` is, held to 1e-5.
+    /// `exact` is, held to 1e-5 and, where there is one, `bound`.
     Lse
   };
   Kind kind = Plain;
   Array array; // of the value's type; rounded where it is not Plain
   std::vector<double> exact, bound;
+  /// Of attention and of what is projected from it: what the sizes of all that
+  /// is summed come to, whose parts may be rounded on the way.
+  std::vector<double> size;
 };
 
 struct ReferenceOutcome {

@@ -2,6 +2,8 @@
 
 #include "Signature.h"
 #include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SetVector.h"
@@ -37,7 +39,8 @@ StringRef run::getRoleName(Role role) {
                                             "slot map",
                                             "token ids",
                                             "rank offsets",
-                                            "decode results"};
+                                            "decode results",
+                                            "projection weights"};
   return names[unsigned(role)];
 }
 
@@ -144,6 +147,22 @@ llvm::Expected<func::FuncOp> run::findEntry(ModuleOp module, StringRef name) {
                    llvm::Twine(names));
 }
 
+/// Of a product of rows with the weights of heads, which input has the rows:
+/// the one whose first dimension is the result's. None for other ops.
+static std::optional<unsigned> findProjectedInput(Operation *op) {
+  auto product = dyn_cast<linalg::LinalgOp>(op);
+  if (!product || !product.hasPureTensorSemantics() ||
+      product.getNumDpsInputs() != 2 || product.getNumDpsInits() != 1 ||
+      !linalg::isaContractionOpInterface(product))
+    return std::nullopt;
+  SmallVector<AffineMap> maps = product.getIndexingMapsArray();
+  for (unsigned input : {0, 1})
+    if (maps[input].getNumResults() && maps[2].getNumResults() &&
+        maps[input].getResult(0) == maps[2].getResult(0))
+      return input;
+  return std::nullopt;
+}
+
 /// One step back along a value that is passed on as it is, or by rows: null
 /// where `value` is made here or is an argument of the entry.
 static Value stepBack(Value value, func::FuncOp entry) {
@@ -171,8 +190,10 @@ static Value stepBack(Value value, func::FuncOp entry) {
     return take.getSource();
   if (auto write = dyn_cast<WriteRowsOp>(op))
     return write.getCache();
-  if (isa<UnpackRowsOp, PackRowsOp>(op))
+  if (isa<UnpackRowsOp, PackRowsOp, arith::TruncFOp>(op))
     return op->getOperand(0);
+  if (std::optional<unsigned> input = findProjectedInput(op))
+    return op->getOperand(*input);
   if (auto branch = dyn_cast<scf::IfOp>(op))
     return branch.thenYield().getOperand(number);
   if (auto call = dyn_cast<func::CallOp>(op))
@@ -340,8 +361,12 @@ public:
             setPages(op, op.getCache(), tokens.getTable(),
                      tokens.getBlockSize(), tokens.getBlockStride());
         })
-        .Case<ReplicatedTableOp, DraftLengthsOp>(
+        .Case<ReplicatedTableOp>(
             [&](auto op) { set(op.getLengths(), Role::SeqLens); })
+        .Case<DraftLengthsOp>([&](auto op) {
+          set(op.getLengths(), Role::SeqLens);
+          visitDraft(op);
+        })
         .Case<TokenSlotsOp>([&](auto op) {
           setTable(op.getTable(), op.getBlockSize(), op.getBlockStride());
           setRows(op.getReq(), op.getVisible());
@@ -370,7 +395,8 @@ public:
           set(op.getOffsets(), Role::Offsets);
           set(op.getDecodes(), Role::Decodes);
           set(op.getAfter(), Role::After);
-        });
+        })
+        .Case<linalg::LinalgOp>([&](auto op) { visitProjection(op); });
   }
 
 private:
@@ -388,6 +414,39 @@ private:
     bool weak = role == Role::RowData;
     if (argument->role == Role::Unknown || !weak)
       argument->role = role;
+  }
+
+  /// Weights of which a projection is as large as what it is made of.
+  void visitProjection(linalg::LinalgOp op) {
+    std::optional<unsigned> input = findProjectedInput(op);
+    if (!input)
+      return;
+    set(op->getOperand(*input), Role::RowData);
+    set(op->getOperand(1 - *input), Role::Projection);
+    Argument *weights = find(op->getOperand(1 - *input));
+    auto type = dyn_cast<RankedTensorType>(op->getOperand(*input).getType());
+    if (weights && type && type.getRank() && type.getShape().back() > 0)
+      weights->scale = 1 / std::sqrt(double(type.getShape().back()));
+  }
+
+  /// Lengths of a draft step may be counted from those of another.
+  void visitDraft(DraftLengthsOp op) {
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    int64_t tokens = 0;
+    std::optional<unsigned> given;
+    for (; op; op = dyn_cast_or_null<DraftLengthsOp>(
+                   findProducer(op.getLengths(), signature.entry))) {
+      std::optional<int64_t> step = getConstantIntValue(op.getStep());
+      if (Argument *argument = find(op.getStep()))
+        given = argument - signature.arguments.data();
+      else if (step)
+        tokens += std::clamp<int64_t>(*step, -1, most) + 1;
+      tokens = std::min(tokens, most);
+    }
+    if (given)
+      signature.draftSteps.push_back({*given, tokens});
+    else
+      signature.draftTokens = std::max(signature.draftTokens, tokens);
   }
 
   void setRows(Value req, Value visible) {
@@ -584,26 +643,39 @@ static llvm::SmallSetVector<StringAttr, 2> findShardAxes(func::FuncOp entry) {
   return axes;
 }
 
-llvm::Error run::checkArguments(const Signature &signature, ModuleOp changed,
-                                StringRef name) {
+/// Whether the type is that of the argument's global array, not split.
+static bool isWhole(const Argument &argument, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return argument.split && tensor && getElement(tensor) == argument.element &&
+         tensor.getShape() == ArrayRef(argument.getGlobalShape());
+}
+
+llvm::Expected<Signature> run::adaptSignature(const Signature &signature,
+                                              ModuleOp changed,
+                                              StringRef name) {
+  Signature adapted = signature;
   auto entry = changed.lookupSymbol<func::FuncOp>(name);
   if (!entry || entry.getNumArguments() != signature.arguments.size())
-    return llvm::Error::success();
-  for (auto [i, argument] : llvm::enumerate(signature.arguments)) {
+    return adapted;
+  for (auto [i, argument] : llvm::enumerate(adapted.arguments)) {
     Type type = entry.getArgumentTypes()[i];
+    Attribute split = entry.getArgAttr(i, kSplitAttrName);
     if (!isa<TensorType>(type) ||
-        (type == argument.type &&
-         entry.getArgAttr(i, kSplitAttrName) == argument.split))
+        (type == argument.type && split == argument.split))
       continue;
+    if (!split && isWhole(argument, type)) {
+      argument.type = type;
+      argument.split = {};
+      continue;
+    }
     std::string text;
     llvm::raw_string_ostream(text)
         << "argument %" << argument.name << " is " << argument.type
-        << ", and the passes make it " << type
-        << (entry.getArgAttr(i, kSplitAttrName) ? "" : " of no split")
+        << ", and the passes make it " << type << (split ? "" : " of no split")
         << ": run shardq-opt first, and what it makes here";
     return makeError(text);
   }
-  return llvm::Error::success();
+  return adapted;
 }
 
 llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,

@@ -44,7 +44,8 @@ enum class Role {
   SlotMap,        // [T] where each row's KV is written
   TokenIds,       // [T] as of zigzag_split
   Offsets,        // [W + 1] as of zigzag_split
-  After           // [decode rows, ...]
+  After,          // [decode rows, ...]
+  Projection      // weights of heads
 };
 
 llvm::StringRef getRoleName(Role role);
@@ -84,7 +85,7 @@ struct Argument {
   bool isWhole = false;
   /// Of a cache: it is addressed by tables or in blocks that differ.
   bool hasOtherTable = false;
-  /// Query: the softmax scale.
+  /// Query: the softmax scale. Projection: the deviation of its values.
   double scale = 1;
 
   /// Sizes of the global array; dynamic dimensions stay dynamic.
@@ -113,6 +114,10 @@ struct Signature {
   /// What the program's ops say; nothing where no op does.
   std::optional<int64_t> speculativeTokens;
   std::optional<int64_t> blockSize;
+  /// Tokens behind each sequence that draft steps of known numbers attend, and
+  /// arguments that are such numbers, each with the tokens drafted before.
+  int64_t draftTokens = 0;
+  SmallVector<std::pair<unsigned, int64_t>> draftSteps;
   /// The k of its top-k, which the gate compares sequences with; 0 without.
   int64_t topk = 0;
 
@@ -132,11 +137,13 @@ llvm::Expected<func::FuncOp> findEntry(ModuleOp module, llvm::StringRef name);
 llvm::Expected<Signature> analyzeSignature(func::FuncOp entry,
                                            const AsmParserState *names);
 
-/// An error where the entry of a module that passes have changed, in which the
-/// signature's own may be gone, takes other arguments than the signature says:
-/// arrays are cut by that.
-llvm::Error checkArguments(const Signature &signature, ModuleOp changed,
-                           llvm::StringRef name);
+/// The signature of the entry of a module that passes have changed, in which
+/// the signature's own may be gone: an argument that was split may be taken as
+/// a whole. An error where it takes others than that, since arrays are cut by
+/// what the signature says.
+llvm::Expected<Signature> adaptSignature(const Signature &signature,
+                                         ModuleOp changed,
+                                         llvm::StringRef name);
 
 /// The functions that the entry reaches through calls, itself first.
 SmallVector<func::FuncOp> getReachable(func::FuncOp entry);

@@ -60,7 +60,7 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
   // Tables are as wide as the longest request is.
   auto gathered = gate.getCount().getDefiningOp<GatherBlocksOp>();
   if (gathered && gathered.getFull())
-    blocks = step.getNumRequests() * countOwn(step.getMaxSeqLen());
+    blocks = step.getNumRequests() * countOwn(step.getMaxKvLen());
   return blocks <= getPlannedBlocks(gate, ranks, options);
 }
 

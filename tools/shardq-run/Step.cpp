@@ -18,17 +18,17 @@ int64_t Step::getNumTokens() const {
   return std::accumulate(queryLens.begin(), queryLens.end(), int64_t(0));
 }
 
-int64_t Step::getMaxSeqLen() const {
+int64_t Step::getMaxKvLen() const {
   int64_t longest = 0;
   for (int64_t r = 0; r < getNumRequests(); ++r)
-    longest = std::max(longest, getSeqLen(r));
+    longest = std::max(longest, getKvLen(r));
   return longest;
 }
 
 int64_t Step::getNumKvTokens() const {
   int64_t tokens = 0;
   for (int64_t r = 0; r < getNumRequests(); ++r)
-    tokens += getSeqLen(r);
+    tokens += getKvLen(r);
   return tokens;
 }
 

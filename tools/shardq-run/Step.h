@@ -26,6 +26,8 @@ struct Step {
   std::optional<int64_t> decodes;
   /// Rows behind the last request, as graph capture makes them.
   int64_t paddingRows = 0;
+  /// Tokens behind each sequence that draft steps of the program attend.
+  int64_t draftTokens = 0;
 
   int64_t getNumRequests() const { return queryLens.size(); }
   int64_t getNumTokens() const;
@@ -33,8 +35,14 @@ struct Step {
   int64_t getSeqLen(int64_t request) const {
     return queryLens[request] + contextLens[request];
   }
-  int64_t getMaxSeqLen() const;
-  /// Context plus new tokens of all requests.
+  /// What the KV cache holds of a request in the end: drafted tokens too, of
+  /// which an absent one has none.
+  int64_t getKvLen(int64_t request) const {
+    int64_t length = getSeqLen(request);
+    return length > 0 ? length + draftTokens : 0;
+  }
+  int64_t getMaxKvLen() const;
+  /// The same of all requests.
   int64_t getNumKvTokens() const;
   /// Requests, and their rows, of the leading run of decodes.
   int64_t getNumDecodes() const;

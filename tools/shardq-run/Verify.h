@@ -18,7 +18,19 @@ struct VerifyOptions {
   CompileOptions compile;
   RunOptions run;
   int64_t numRanks = 1;
+  /// Context and new tokens that tables of the step have room for, where the
+  /// sizes of buffers may follow from it.
+  int64_t tableTokens = 0;
 };
+
+/// Sizes of buffers for a program that passes have made: one that gathers all
+/// blocks of its tables needs room for them.
+CompileOptions getCompileOptions(ModuleOp changed,
+                                 const VerifyOptions &options);
+
+/// An error where gathers of the program take another block for none than the
+/// one that made-up caches leave free.
+llvm::Error checkNullBlock(ModuleOp changed, const Inputs &inputs);
 
 /// One of the two programs against the reference.
 struct ProgramReport {

@@ -13,6 +13,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
 #include <algorithm>
 #include <csignal>
@@ -99,6 +100,10 @@ struct Flags {
       cl::desc("Write global results to DIR/result0.npy, ...")};
   cl::opt<uint64_t> seed{"seed", cl::value_desc("S"), cl::init(0),
                          cl::cat(category), cl::desc("Of random inputs")};
+  cl::opt<int64_t> nullBlock{
+      "null-block", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc(
+          "Block that made-up caches leave free, -1 for none (default 0)")};
   cl::opt<bool> verify{
       "verify", cl::cat(category),
       cl::desc("Compare program, rewritten program and float64 reference")};
@@ -190,6 +195,25 @@ static llvm::Error writeResults(StringRef directory, ArrayRef<Array> results) {
   return llvm::Error::success();
 }
 
+/// Tokens that the tables have room for, those of all ranks.
+static int64_t countTableTokens(const Signature &signature,
+                                const Inputs &inputs, const KvShards &shards) {
+  int64_t most = 0;
+  for (auto [i, table] : llvm::enumerate(signature.arguments)) {
+    if (table.role != Role::Table)
+      continue;
+    const Array *own = shards.find(signature, i, 0);
+    int64_t tokens = (own ? *own : inputs.arrays[i]).getNumElements();
+    int64_t ranks =
+        table.kvAxis ? table.kvAxis.getSize() : signature.getNumRanks();
+    // What is beyond the planner's limit cannot be gathered.
+    if (llvm::MulOverflow(tokens, table.blockSize * ranks, tokens))
+      tokens = std::numeric_limits<int32_t>::max();
+    most = std::max(most, tokens);
+  }
+  return std::min<int64_t>(most, std::numeric_limits<int32_t>::max());
+}
+
 /// The inputs of another step, which has to fit into the buffers of the first.
 static llvm::Expected<Inputs> makeNextInputs(const Signature &signature,
                                              const Inputs &first,
@@ -225,8 +249,9 @@ static int runPlain(ModuleOp module, const Signature &signature,
   if (!options.pipeline.empty())
     if (llvm::Error error = runPipeline(module, options.pipeline))
       return reportBadInput(std::move(error));
-  if (llvm::Error error = checkArguments(signature, module, entry))
-    return reportBadInput(std::move(error));
+  auto changed = adaptSignature(signature, module, entry);
+  if (!changed)
+    return reportBadInput(changed.takeError());
   std::vector<KvShards> alike;
   RunOptions run = options.run;
   if (needsTablesAlike(module)) {
@@ -238,16 +263,19 @@ static int runPlain(ModuleOp module, const Signature &signature,
     }
     run.shards = alike;
   }
+  if (llvm::Error error = checkNullBlock(module, inputs))
+    return reportBadInput(std::move(error));
+  CompileOptions compile = getCompileOptions(module, options);
   progress.begin("compiling");
-  auto program = Program::compile(module, entry, options.compile);
+  auto program = Program::compile(module, entry, compile);
   if (!program)
     return reportBadInput(program.takeError());
   progress.begin("running");
   std::vector<std::vector<Array>> arguments;
   for (const Inputs &turn : turns)
     arguments.push_back(turn.arrays);
-  auto outcome = runRanks(**program, signature, arguments, options.numRanks,
-                          run, progress);
+  auto outcome =
+      runRanks(**program, *changed, arguments, options.numRanks, run, progress);
   if (!outcome)
     return reportBadInput(outcome.takeError());
   if (!outcome->allOk()) {
@@ -272,8 +300,8 @@ static int runPlain(ModuleOp module, const Signature &signature,
   if (!flags.bench)
     return kOk;
   BenchReport report = makeBenchReport(
-      *outcome, findExchanges(signature.entry, decideSplit(module, inputs.step,
-                                                           options.compile)));
+      *outcome, findExchanges(signature.entry,
+                              decideSplit(module, inputs.step, compile)));
   report.numRows = inputs.step.getNumRows();
   printBench(report, llvm::outs());
   if (!flags.report.empty())
@@ -389,6 +417,12 @@ static int runTool(const Flags &flags) {
   }
   inputOptions.files.assign(flags.inputs.begin(), flags.inputs.end());
   inputOptions.seed = flags.seed;
+  if (flags.nullBlock < -1 ||
+      flags.nullBlock > std::numeric_limits<int32_t>::max())
+    return reportBadInput(
+        "--null-block=" + llvm::Twine(int64_t(flags.nullBlock)) +
+        ", expected -1 to 2147483647");
+  inputOptions.nullBlock = flags.nullBlock;
   auto inputs = makeInputs(*signature, inputOptions);
   if (!inputs)
     return reportBadInput(inputs.takeError());
@@ -430,6 +464,10 @@ static int runTool(const Flags &flags) {
           ? int64_t(flags.maxKvTokens)
           : std::clamp<int64_t>(step.getNumKvTokens(), 1,
                                 std::numeric_limits<int32_t>::max());
+  if (!flags.maxKvTokens)
+    for (const auto &[turn, cut] : llvm::zip_equal(turns, shards))
+      options.tableTokens = std::max(options.tableTokens,
+                                     countTableTokens(*signature, turn, cut));
   options.compile.slots = flags.slots;
   options.compile.target = flags.target;
   options.compile.arch = flags.arch;

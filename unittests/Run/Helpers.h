@@ -7,6 +7,7 @@
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
@@ -28,7 +29,8 @@ struct TestModule {
 
   explicit TestModule(llvm::StringRef text) {
     context.loadDialect<ShardQDialect, func::FuncDialect, arith::ArithDialect,
-                        tensor::TensorDialect, scf::SCFDialect>();
+                        tensor::TensorDialect, scf::SCFDialect,
+                        linalg::LinalgDialect>();
     sources.AddNewSourceBuffer(
         llvm::MemoryBuffer::getMemBufferCopy(text, "test"), SMLoc());
     Block block;

@@ -115,6 +115,94 @@ TEST(Inputs, FollowTheStep) {
     EXPECT_EQ(std::isnan(arrays[1].getFloat(row * 8)), !keys.count(row)) << row;
 }
 
+TEST(Inputs, LeaveTheNullBlockFree) {
+  TestModule test(kAttention);
+  Signature signature = test.signature();
+  for (int64_t none : {-1, 0, 4, 1000}) {
+    InputOptions options;
+    options.step = makeStep();
+    options.nullBlock = none;
+    std::set<int64_t> blocks;
+    // Of 11 blocks 8 are used, each sooner or later.
+    for (options.seed = 0; options.seed != 60; ++options.seed) {
+      auto inputs = llvm::cantFail(makeInputs(signature, options));
+      for (int64_t block : getInts(inputs.arrays[7]))
+        blocks.insert(block);
+    }
+    EXPECT_EQ(blocks.size(), none == 0 || none == 4 ? 10u : 11u) << none;
+    EXPECT_FALSE(blocks.count(none)) << none;
+  }
+}
+
+TEST(Inputs, HoldTheTokensOfDraftSteps) {
+  TestModule test(R"(
+  func.func @f(%q: tensor<?x2x8xf32>, %kv: tensor<?x8xf32>, %n: tensor<?xi32>,
+               %topk: tensor<?x4xi32>, %req: tensor<?xi32>,
+               %table: tensor<?x?xi32>, %last: index)
+      -> (tensor<?x2x6xf32>, tensor<?xi32>, tensor<?xi32>) {
+    %two = arith.constant 2 : index
+    %zero = arith.constant 0 : index
+    %a = shardq.draft_lengths %n step(%two) : (tensor<?xi32>, index) -> tensor<?xi32>
+    %b = shardq.draft_lengths %a step(%zero) : (tensor<?xi32>, index) -> tensor<?xi32>
+    %c = shardq.draft_lengths %b step(%last) : (tensor<?xi32>, index) -> tensor<?xi32>
+    %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 4 : i64}
+        : (tensor<?x4xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x4xi32>
+    %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) {scale = 0.5 : f32}
+        : (tensor<?x2x8xf32>, tensor<?x8xf32>, tensor<?x4xi32>) -> tensor<?x2x6xf32>
+    return %out, %b, %c : tensor<?x2x6xf32>, tensor<?xi32>, tensor<?xi32>
+  })");
+  Signature signature = test.signature();
+  // Three by the first, one more by the second; the third's are not known.
+  EXPECT_EQ(signature.draftTokens, 4);
+  ASSERT_EQ(signature.draftSteps.size(), 1u);
+  EXPECT_EQ(signature.draftSteps[0], (std::pair<unsigned, int64_t>(6, 4)));
+  InputOptions options;
+  options.step.emplace();
+  options.step->queryLens = {1, 0, 2};
+  options.step->contextLens = {5, 0, 1};
+  llvm::SmallString<64> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("shardq", "npy", path));
+  Array last = llvm::cantFail(allocateArray(Element::I64, {}, "test"));
+  last.setInt(0, 6);
+  llvm::cantFail(writeNpy(path, last));
+  options.files = {("last=" + path).str()};
+  auto inputs = llvm::cantFail(makeInputs(signature, options));
+  llvm::sys::fs::remove(path);
+  EXPECT_EQ(inputs.step.draftTokens, 11);
+  int64_t numbers = 0;
+  for (int64_t row = 0; row < inputs.arrays[1].getNumRows(); ++row)
+    numbers += !std::isnan(inputs.arrays[1].getFloat(row * 8));
+  // An absent request has none.
+  EXPECT_EQ(numbers, (6 + 11) + (3 + 11));
+}
+
+TEST(Signature, TakesWholeArgumentsOfChangedPrograms) {
+  TestModule test(R"(
+    shardq.mesh @ranks ["tp" = 4]
+    func.func @f(%w: tensor<2x3xf32> {shardq.split = #shardq.split<@ranks, 0 over "tp">},
+                 %x: tensor<2x3xf32>) { return }
+    func.func @whole(%w: tensor<8x3xf32>, %x: tensor<2x3xf32>) { return }
+    func.func @part(%w: tensor<4x3xf32>, %x: tensor<2x3xf32>) { return }
+    func.func @unsplit(%w: tensor<2x3xf32>, %x: tensor<2x3xf32>) { return }
+    func.func @element(%w: tensor<8x3xbf16>, %x: tensor<2x3xf32>) { return }
+    func.func @other(%w: tensor<8x3xf32>, %x: tensor<8x3xf32>) { return })");
+  Signature signature =
+      llvm::cantFail(analyzeSignature(test.entry("f"), nullptr));
+  auto adapt = [&](const char *name) {
+    return adaptSignature(signature, *test.module, name);
+  };
+  auto whole = adapt("whole");
+  ASSERT_TRUE(bool(whole)) << llvm::toString(whole.takeError());
+  EXPECT_FALSE(whole->arguments[0].split);
+  EXPECT_EQ(whole->arguments[0].getGlobalShape(),
+            (llvm::SmallVector<int64_t, 4>{8, 3}));
+  for (const char *wrong : {"part", "unsplit", "element", "other"}) {
+    std::string error = getError(adapt(wrong));
+    EXPECT_NE(error.find(", and the passes make it "), std::string::npos)
+        << wrong << ": " << error;
+  }
+}
+
 TEST(Inputs, DependOnTheSeedAlone) {
   TestModule test(kAttention);
   InputOptions options;

@@ -84,6 +84,105 @@ TEST(Reference, SlotsBeyondTheTypeAreInvalid) {
   }
 }
 
+// Values of a head by its weights, whichever comes first and however those lie.
+TEST(Reference, ProjectsHeads) {
+  for (bool swapped : {false, true}) {
+    std::string a = "tensor<?x2x3xbf16>", b = "tensor<2x2x3xbf16>";
+    std::string maps = "affine_map<(t, h, n, k) -> (t, h, k)>, "
+                       "affine_map<(t, h, n, k) -> (h, n, k)>";
+    std::string ins = "%v, %w : " + a + ", " + b;
+    if (swapped) {
+      maps = "affine_map<(t, h, n, k) -> (h, n, k)>, "
+             "affine_map<(t, h, n, k) -> (t, h, k)>";
+      ins = "%w, %v : " + b + ", " + a;
+    }
+    auto results = evaluate(
+        "func.func @f(%v: " + a + ", %w: " + b + R"() -> tensor<?x2x2xbf16> {
+      %c0 = arith.constant 0 : index
+      %zero = arith.constant 0.0 : f32
+      %rows = tensor.dim %v, %c0 : tensor<?x2x3xbf16>
+      %empty = tensor.empty(%rows) : tensor<?x2x2xf32>
+      %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x2x2xf32>) -> tensor<?x2x2xf32>
+      %p = linalg.contract indexing_maps = [)" +
+            maps + ", affine_map<(t, h, n, k) -> (t, h, n)>]\n ins(" + ins +
+            R"() outs(%zeros : tensor<?x2x2xf32>) -> tensor<?x2x2xf32>
+      %r = arith.truncf %p : tensor<?x2x2xf32> to tensor<?x2x2xbf16>
+      return %r : tensor<?x2x2xbf16>
+    })",
+        {makeArray(Element::BF16, {1, 2, 3}, {1, 2, 3, -1, 0, 4}),
+         makeArray(Element::BF16, {2, 2, 3},
+                   {1, 0, 1, 2, -1, 1, 5, 6, 7, 0, 1, -1})});
+    EXPECT_EQ(results[0].kind, ReferenceValue::Attention);
+    EXPECT_EQ(results[0].exact, (std::vector<double>{4, 3, 23, -4}));
+    // Of given values only the sums are rounded, in f32.
+    for (double bound : results[0].bound) {
+      EXPECT_GT(bound, 0);
+      EXPECT_LT(bound, 1e-4);
+    }
+    EXPECT_EQ(results[0].array.getFloat(2), 23);
+  }
+}
+
+// What is computed and rounded widens what is allowed, and by how much.
+TEST(Reference, BoundsWhatIsProjectedFromAttention) {
+  constexpr const char *text = R"(
+    func.func @f(%q: tensor<1x1x2xbf16>, %w: tensor<1x2x2xbf16>, %kv: tensor<?x2xbf16>,
+                 %s: tensor<1x2xi32>, %u: tensor<1x2x1xbf16>) -> (tensor<1x1x1xbf16>, tensor<1x1xf32>) {
+      %zero = arith.constant 0.0 : bf16
+      %a = tensor.empty() : tensor<1x1x2xbf16>
+      %az = linalg.fill ins(%zero : bf16) outs(%a : tensor<1x1x2xbf16>) -> tensor<1x1x2xbf16>
+      %p = linalg.contract indexing_maps = [affine_map<(t, h, n, k) -> (t, h, k)>, affine_map<(t, h, n, k) -> (h, k, n)>,
+          affine_map<(t, h, n, k) -> (t, h, n)>]
+          ins(%q, %w : tensor<1x1x2xbf16>, tensor<1x2x2xbf16>) outs(%az : tensor<1x1x2xbf16>) -> tensor<1x1x2xbf16>
+      %out, %lse = shardq.sparse_mla q(%p) kv(%kv) slots(%s) {scale = 1.0 : f32}
+          : (tensor<1x1x2xbf16>, tensor<?x2xbf16>, tensor<1x2xi32>) -> (tensor<1x1x2xbf16>, tensor<1x1xf32>)
+      %b = tensor.empty() : tensor<1x1x1xbf16>
+      %bz = linalg.fill ins(%zero : bf16) outs(%b : tensor<1x1x1xbf16>) -> tensor<1x1x1xbf16>
+      %r = linalg.contract indexing_maps = [affine_map<(t, h, n, k) -> (t, h, k)>, affine_map<(t, h, n, k) -> (h, k, n)>,
+          affine_map<(t, h, n, k) -> (t, h, n)>]
+          ins(%out, %u : tensor<1x1x2xbf16>, tensor<1x2x1xbf16>) outs(%bz : tensor<1x1x1xbf16>) -> tensor<1x1x1xbf16>
+      return %r, %lse : tensor<1x1x1xbf16>, tensor<1x1xf32>
+    })";
+  auto results =
+      evaluate(text, {makeArray(Element::BF16, {1, 1, 2}, {1, 1}),
+                      makeArray(Element::BF16, {1, 2, 2}, {1, 0, 0, 1}),
+                      makeArray(Element::BF16, {2, 2}, {1, 3, 3, 1}),
+                      makeArray(Element::I32, {1, 2}, {0, 1}),
+                      makeArray(Element::BF16, {1, 2, 1}, {1, 2})});
+  // Two keys of logit 4: the mean of (1, 3) and (3, 1), by (1, 2).
+  EXPECT_NEAR(results[0].exact[0], 6, 1e-12);
+  EXPECT_NEAR(results[1].exact[0], 4 + std::log(2.0), 1e-12);
+  // Queries are off by roundings of 2^-8, of which logits of keys of size 3
+  // make some 2^-3 at four deviations; the output's own are smaller.
+  EXPECT_GT(results[1].bound[0], 0.02);
+  EXPECT_LT(results[1].bound[0], 0.2);
+  EXPECT_GT(results[0].bound[0], 0.2);
+  EXPECT_LT(results[0].bound[0], 3);
+}
+
+TEST(Reference, ProjectionsThatAreNone) {
+  auto fails = [](const char *body) {
+    TestModule test(std::string("func.func @f(%v: tensor<2x2xf32>, %w: "
+                                "tensor<2x2xf32>) -> tensor<2x2xf32> {\n") +
+                    body + "  return %r : tensor<2x2xf32>\n}");
+    Array array = makeArray(Element::F32, {2, 2}, {1, 2, 3, 4});
+    Progress progress;
+    auto outcome =
+        evaluateReference(test.entry(), {array, array}, {}, progress);
+    return outcome ? std::string() : llvm::toString(outcome.takeError());
+  };
+  EXPECT_NE(fails("%r = linalg.matmul ins(%v, %w : tensor<2x2xf32>, "
+                  "tensor<2x2xf32>) outs(%w : tensor<2x2xf32>) -> "
+                  "tensor<2x2xf32>\n")
+                .find("adds to values that are not 0"),
+            std::string::npos);
+  EXPECT_NE(fails("%r = linalg.add ins(%v, %w : tensor<2x2xf32>, "
+                  "tensor<2x2xf32>) outs(%w : tensor<2x2xf32>) -> "
+                  "tensor<2x2xf32>\n")
+                .find("is no product of two tensors"),
+            std::string::npos);
+}
+
 TEST(Reference, ChoosesTheLargestScores) {
   constexpr const char *text = R"(
     func.func @f(%s: tensor<?x?xf32>, %v: tensor<?xi32>) -> tensor<?x3xi32> {

@@ -19,7 +19,7 @@ TEST(Step, DescribesRows) {
   EXPECT_EQ(step.getNumRows(), 9);
   EXPECT_EQ(step.getNumDecodes(), 2);
   EXPECT_EQ(step.getDecodeRows(), 3);
-  EXPECT_EQ(step.getMaxSeqLen(), 10);
+  EXPECT_EQ(step.getMaxKvLen(), 10);
   EXPECT_EQ(*step.blockSize, 16);
   EXPECT_EQ(step.getQueryStart(), (std::vector<int32_t>{0, 1, 3, 6, 7}));
   EXPECT_EQ(step.getSeqLens(), (std::vector<int32_t>{6, 2, 10, 3}));

@@ -3,6 +3,8 @@
 #include "Ranks.h"
 
 #include <gtest/gtest.h>
+#include <string>
+#include <thread>
 #include <vector>
 
 using namespace shardq::test;
@@ -75,6 +77,25 @@ TEST(EntryPoint, SizesThatDisagree) {
   EXPECT_STREQ(result.message, "rank 0: sizes disagree, 0 where 1 is expected");
 }
 
+TEST(EntryPoint, TextOfTheFinderIsTold) {
+  TestPlan plan(3, 4);
+  const std::string what(80, 'x');
+  std::vector<RankResult> results = runProcesses(
+      3, plan.plan, {}, [&](shardq_comm *comm, RankResult &result) {
+        shardq_context *context = shardq_comm_context(comm, 0);
+        if (shardq_comm_rank(comm) == 1)
+          shardq_rt_expect(context, what.c_str(), 5, 4);
+        while (shardq_rt_ok(context))
+          std::this_thread::yield();
+        result.correct = true;
+      });
+  const std::string numbers =
+      "rank 1: sizes disagree, 5 where 4 is expected: ";
+  EXPECT_EQ(results[1].message, numbers + what);
+  for (int rank : {0, 2})
+    EXPECT_EQ(results[size_t(rank)].message, numbers + what.substr(0, 63));
+}
+
 TEST(EntryPoint, TokensBeyondTheTable) {
   RankResult result = alone([](shardq_context *context) {
     shardq_rt_beyond_table(context, 9, 3, 4, 8);
@@ -89,6 +110,27 @@ TEST(EntryPoint, TokensBeyondTheTable) {
   EXPECT_STREQ(result.message,
                "rank 0: a token of request 4 is to be written to block 2, and "
                "the block table has 4 requests");
+}
+
+TEST(EntryPoint, TokensWhoseEntryIsNoPlace) {
+  RankResult result = alone([](shardq_context *context) {
+    shardq_rt_no_place(context, 9, 3, -1);
+    shardq_error error{};
+    error.struct_size = sizeof(error);
+    EXPECT_EQ(shardq_context_error(context, &error), SHARDQ_INVALID);
+    EXPECT_EQ(error.found, -1);
+  });
+  EXPECT_EQ(result.status, SHARDQ_INVALID);
+  EXPECT_STREQ(result.message,
+               "rank 0: a token of request 3 is to be written to block 9, "
+               "whose entry in the block table is -1");
+  result = alone([](shardq_context *context) {
+    shardq_rt_no_place(context, 2, 0, 2000000000);
+  });
+  EXPECT_STREQ(result.message,
+               "rank 0: a token of request 0 is to be written to block 2, "
+               "whose entry in the block table is 2000000000, beyond slots of "
+               "their type");
 }
 
 TEST(EntryPoint, StartsThatAddUp) {

@@ -4,6 +4,8 @@
 
 #include "Ranks.h"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 using namespace shardq;
@@ -77,13 +79,32 @@ TEST(FailureText, Others) {
   EXPECT_EQ(say(sample(SHARDQ_SYSTEM)), "rank 5 failed: system error");
 }
 
+TEST(FailureText, OfTheFinder) {
+  Failure failure;
+  EXPECT_EQ(getText(failure), "");
+  setText(failure, "rows of 'slots'");
+  EXPECT_EQ(getText(failure), "rows of 'slots'");
+  setText(failure, "short");
+  EXPECT_EQ(getText(failure), "short");
+  // What does not fit is cut, and what a peer writes may be anything.
+  setText(failure, std::string(100, 'x'));
+  EXPECT_EQ(getText(failure), std::string(63, 'x'));
+  std::memset(failure.text, 0xff, sizeof(failure.text));
+  EXPECT_EQ(getText(failure), std::string(64, '?'));
+  setText(failure, "a\nb\x1b[0m");
+  EXPECT_EQ(getText(failure), "a?b?[0m");
+}
+
 TEST(AbortRecord, FirstFailureStays) {
   AbortRecord record{};
   Failure found;
   EXPECT_FALSE(read(record, found));
-  post(record, sample(SHARDQ_DEADLINE));
+  Failure first = sample(SHARDQ_DEADLINE);
+  setText(first, "of the first");
+  post(record, first);
   post(record, sample(SHARDQ_PEER_DEAD));
   ASSERT_TRUE(read(record, found));
   EXPECT_EQ(found.status, SHARDQ_DEADLINE);
   EXPECT_EQ(say(found), say(sample(SHARDQ_DEADLINE)));
+  EXPECT_EQ(getText(found), "of the first");
 }

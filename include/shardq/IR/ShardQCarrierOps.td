@@ -136,11 +136,14 @@ def ShardQ_JoinAsideOp : ShardQ_Op<"join_aside"> {
   let hasVerifier = 1;
 }
 
-def ShardQ_ExpectOp : ShardQ_Op<"expect"> {
+def ShardQ_ExpectOp : ShardQ_Op<"expect", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "an error of the runtime unless two numbers are equal";
   let description = [{
     Records that `what` is `found`, where it is not `expected`, as an error of this rank that the call returns. Nothing stops: what
-    follows must be right, if of no use, for any numbers.
+    follows must be right, if of no use, for any numbers. Numbers that only a GPU knows are not compared.
+
+    Passes that take rows of lists say so what each list must have, since a missing row is padding to whoever takes it.
 
     ```mlir
     func.func @rows(%found: index, %expected: index) {
@@ -174,6 +177,27 @@ def ShardQ_BeyondTableOp : ShardQ_Op<"beyond_table"> {
   }];
   let arguments = (ins Index:$block, Index:$request, Index:$requests, Index:$width);
   let assemblyFormat = "`block` $block `of` $request `in` $requests `,` $width attr-dict";
+}
+
+def ShardQ_NoPlaceOp : ShardQ_Op<"no_place"> {
+  let summary = "an error of the runtime: a token to write has an entry that is no place";
+  let description = [{
+    Records that the token of a row belongs to block `block` of request `request`, for which the table has `entry`, as an
+    error of this rank that the call returns: a negative entry is no block, and a slot in another may be more than the
+    type of slots holds. Nothing stops.
+
+    ```mlir
+    func.func @token(%request: index, %block: index, %entry: index) {
+      shardq.no_place block %block of %request entry %entry
+      return
+    }
+    ```
+
+    **Constraints:**
+    - none
+  }];
+  let arguments = (ins Index:$block, Index:$request, Index:$entry);
+  let assemblyFormat = "`block` $block `of` $request `entry` $entry attr-dict";
 }
 
 def ShardQ_CheckStartsOp : ShardQ_Op<"check_starts"> {

@@ -25,7 +25,7 @@ def ShardQ_Dialect : Dialect {
     | 2 distributed | level 1 on chunks of requests, `count_chunk_rows`, `chunk_split`, `chunk_lengths`, `chunk_slots`, `gather_rows` | `--shardq-pcp` |
     | 1 model | `replicated_table`, `token_slots`, `write_rows`, `pack_rows`, `unpack_rows`, `draft_lengths`: tables, slots and rows of caches, lengths of draft steps | user, importers |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
-    | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `check_starts` | conversions |
+    | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `no_place`, `check_starts` | conversions |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take
     every per-token input with the row as dimension 0, and no row looks at another,

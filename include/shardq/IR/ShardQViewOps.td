@@ -58,12 +58,12 @@ def ShardQ_TokenSlotsOp : ShardQ_TwoFormOp<"token_slots", [
   let summary = "where the tokens of the step are written";
   let description = [{
     The token of row `i` is at position `t = visible[i] - 1` of its request, as `expand_rows` has it. Its slot is
-    `table[req[i], t / block_size] * block_stride_rows + t % block_size`. -1 for padding (visible length 0 or less, or a
-    negative request), where the entry of the table is negative, and for a slot that the result type cannot hold.
-    `write_rows` takes the slots.
+    `table[req[i], t / block_size] * block_stride_rows + t % block_size`, and -1 for padding (visible length 0 or less, or a
+    negative request). `write_rows` takes the slots.
 
-    A token whose request or block is outside the table has nowhere to go: its slot is -1 too, and it is an error of the
-    runtime, which the call returns with the request, the block and the size of the table.
+    A token has nowhere to go whose request or block is outside the table, whose entry of the table is negative, or whose
+    slot the result type cannot hold: its slot is -1 too, and it is an error of the
+    runtime, which the call returns with the request, the block, and the size of the table or the entry.
 
     `over` an axis of `N` ranks with `interleave` `I`, `table` is this rank's own: the slot is that of the local position
     `t / (N*I) * I + t % I`, and -1 where another rank keeps the token, which is `t / I % N`.

@@ -184,7 +184,8 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     own rows are taken, gathered and written by `chunk_slots`, in a step without prefill written as they were.
 
     The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
-    KV for `--shardq-dcp` behind this pass, may be sharded over other axes. An attention that cannot be
+    KV for `--shardq-dcp` behind this pass, may be sharded over other axes. (Behind `--shardq-dcp` this pass is right too, but each rank has
+    chosen positions of all rows then, and sent queries of all.) An attention that cannot be
     rewritten stays as it is; with `remarks` the reason is said at the op. A mesh without the axis, or with one rank
     along it, changes nothing, nor does a second run.
   }];

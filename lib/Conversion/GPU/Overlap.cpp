@@ -10,6 +10,7 @@
 #include "mlir/Analysis/AliasAnalysis.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "shardq/IR/CarrierOps.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -112,7 +113,8 @@ static bool hasLaunches(Operation *op) {
       ->walk([](Operation *inside) {
         bool none =
             isMemoryEffectFree(inside) ||
-            isa<memref::LoadOp, memref::AllocOp, RankOp, WorkspaceOp>(inside) ||
+            isa<memref::LoadOp, memref::AllocOp, RankOp, WorkspaceOp, ExpectOp>(
+                inside) ||
             (inside->hasTrait<OpTrait::HasRecursiveMemoryEffects>() &&
              !isa<MemoryEffectOpInterface>(inside));
         return none ? WalkResult::advance() : WalkResult::interrupt();

@@ -97,20 +97,13 @@ static void emitGatherAllKernel(KernelBuilder &b, ValueRange args) {
   b.when(isFirst, [&] { b.store(b.toI32(entries), count, zero); });
 }
 
-/// Records a token that is to be written outside of the table.
-static void checkTable(KernelBuilder &b, Value device, Value table,
-                       Value request, Value position, int64_t blockSize) {
-  Value block = b.divide(position, b.index(blockSize));
-  Value requests = b.dim(table, 0), width = b.dim(table, 1);
-  Value isBeyond = arith::OrIOp::create(b, b.lessEqual(requests, request),
-                                        b.lessEqual(width, block));
-  b.when(isBeyond, [&] {
-    SmallVector<Value> arguments{device};
-    for (Value number : {block, request, requests, width})
-      arguments.push_back(b.fromIndex(number, b.getI64Type()));
-    LLVM::CallOp::create(b, b.getLoc(), TypeRange(),
-                         "shardq_device_beyond_table", arguments);
-  });
+/// Has the device library record a token that has no place.
+static void record(KernelBuilder &b, StringRef function, Value device,
+                   ValueRange numbers) {
+  SmallVector<Value> arguments{device};
+  for (Value number : numbers)
+    arguments.push_back(b.fromIndex(number, b.getI64Type()));
+  LLVM::CallOp::create(b, b.getLoc(), TypeRange(), function, arguments);
 }
 
 static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
@@ -137,15 +130,21 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
       local = b.add(b.mul(b.divide(number, count), run),
                     b.remainder(position, run));
     }
-    Value slot = b.choose(
+    return b.choose(
         isMine,
         [&] {
-          checkTable(b, device, table, request, local, op.getBlockSize());
-          return emitPagedRow(b, table, request, local, op.getBlockSize(),
-                              op.getBlockStride());
+          auto isBeyond = [&](Value block, Value requests, Value width) {
+            record(b, "shardq_device_beyond_table", device,
+                   {block, request, requests, width});
+          };
+          auto isNone = [&](Value block, Value entry) {
+            record(b, "shardq_device_no_place", device,
+                   {block, request, entry});
+          };
+          return emitWrittenRow(b, op, table, request, local, limit,
+                                {isBeyond, isNone});
         },
         [&] { return none; });
-    return b.select(b.lessEqual(slot, limit), slot, none);
   };
   // Rows that types promise and nobody has are not written.
   b.overGrid(zero, b.dim(slots, 0), [&](Value row) {

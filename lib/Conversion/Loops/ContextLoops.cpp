@@ -176,17 +176,6 @@ void mlir::shardq::emitGatheredSlots(LoopBuilder &b, GatheredSlotsOp op,
   });
 }
 
-/// Reports a token that is to be written outside of the table.
-static void checkTable(LoopBuilder &b, Value table, Value request,
-                       Value position, int64_t blockSize) {
-  Value block = arith::DivUIOp::create(b, position, b.index(blockSize));
-  Value requests = b.dim(table, 0), width = b.dim(table, 1);
-  Value isBeyond = arith::OrIOp::create(b, b.lessEqual(requests, request),
-                                        b.lessEqual(width, block));
-  b.when(isBeyond,
-         [&] { BeyondTableOp::create(b, block, request, requests, width); });
-}
-
 void mlir::shardq::emitTokenSlots(LoopBuilder &b, TokenSlotsOp op,
                                   ValueRange args) {
   Value table = args[0], req = args[1], visible = args[2], slots = args[3];
@@ -211,12 +200,16 @@ void mlir::shardq::emitTokenSlots(LoopBuilder &b, TokenSlotsOp op,
         isMine,
         [&] {
           Value local = own ? own->getLocal(position) : position;
-          checkTable(b, table, request, local, op.getBlockSize());
-          return emitPagedRow(b, table, request, local, op.getBlockSize(),
-                              op.getBlockStride());
+          auto isBeyond = [&](Value block, Value requests, Value width) {
+            BeyondTableOp::create(b, block, request, requests, width);
+          };
+          auto isNone = [&](Value block, Value entry) {
+            NoPlaceOp::create(b, block, request, entry);
+          };
+          return emitWrittenRow(b, op, table, request, local, limit,
+                                {isBeyond, isNone});
         },
         [&] { return none; });
-    slot = b.select(b.lessEqual(slot, limit), slot, none);
     b.store(b.fromIndex(slot, slotType), slots, row);
   });
 }

@@ -46,6 +46,18 @@ void emitUnpackedRow(LoopBuilder &b, PackedRowsAttr format, Value packed,
 Value emitPagedRow(LoopBuilder &b, Value table, Value req, Value position,
                    int64_t blockSize, int64_t blockStride);
 
+/// How a kernel tells the runtime of a token to write that has no place: the
+/// table is too small for it, or its entry is not one.
+struct NoPlace {
+  llvm::function_ref<void(Value block, Value requests, Value width)> isBeyond;
+  llvm::function_ref<void(Value block, Value entry)> isNone;
+};
+
+/// The same row for a token to write, up to `limit`. One without a place is
+/// told of, and gets -1. `req` and `position` are not negative.
+Value emitWrittenRow(LoopBuilder &b, TokenSlotsOp op, Value table, Value req,
+                     Value position, Value limit, const NoPlace &noPlace);
+
 } // namespace mlir::shardq
 
 #endif // SHARDQ_LIB_CONVERSION_LOOPS_KERNELS_H

@@ -48,6 +48,34 @@ Value mlir::shardq::emitPagedRow(LoopBuilder &b, Value table, Value req,
       [&] { return none; });
 }
 
+Value mlir::shardq::emitWrittenRow(LoopBuilder &b, TokenSlotsOp op, Value table,
+                                   Value req, Value position, Value limit,
+                                   const NoPlace &noPlace) {
+  Value zero = b.index(0), none = b.index(-1);
+  Value blockSize = b.index(op.getBlockSize());
+  Value block = arith::DivUIOp::create(b, position, blockSize);
+  Value inside = arith::RemUIOp::create(b, position, blockSize);
+  Value requests = b.dim(table, 0), width = b.dim(table, 1);
+  Value isThere = b.both(b.less(req, requests), b.less(block, width));
+  return b.choose(
+      isThere,
+      [&] {
+        Value entry = b.toIndex(b.load(table, {req, block}));
+        Value row = b.add(b.mul(entry, b.index(op.getBlockStride())), inside);
+        Value fits = b.both(b.lessEqual(zero, entry), b.lessEqual(row, limit));
+        return b.choose(
+            fits, [&] { return row; },
+            [&] {
+              noPlace.isNone(block, entry);
+              return none;
+            });
+      },
+      [&] {
+        noPlace.isBeyond(block, requests, width);
+        return none;
+      });
+}
+
 void mlir::shardq::emitConvertIndices(LoopBuilder &b, ConvertIndicesOp op,
                                       ValueRange args) {
   bool hasPrefill = bool(op.getPrefillReq());

@@ -91,6 +91,7 @@ private:
   void checkStarts(Operation *op, Value starts, Value decodes, Value rows);
   void lower(ExpectOp op);
   void lower(BeyondTableOp op);
+  void lower(NoPlaceOp op);
   void lower(CheckStartsOp op);
   void lower(TapOp op);
   void lower(IsCarriedOp op);
@@ -118,7 +119,7 @@ static bool isHostOp(Operation *op) {
   return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
              DeviceContextOp, IsCarriedOp, TransferOp, AsideOp, JoinAsideOp,
              ChunkSplitOp, ChunkLengthsOp, ShardLengthsOp, ZigzagSplitOp,
-             ExpectOp, BeyondTableOp, CheckStartsOp>(op);
+             ExpectOp, BeyondTableOp, NoPlaceOp, CheckStartsOp>(op);
 }
 
 /// Every public function gets the context, so that entry points are called
@@ -859,6 +860,12 @@ void RuntimeLowering::lower(BeyondTableOp op) {
         toI64(op.getRequests()), toI64(op.getWidth())});
 }
 
+void RuntimeLowering::lower(NoPlaceOp op) {
+  call("shardq_rt_no_place", {},
+       {getContext(op), toI64(op.getBlock()), toI64(op.getRequest()),
+        toI64(op.getEntry())});
+}
+
 void RuntimeLowering::lower(CheckStartsOp op) {
   checkStarts(op, toContiguous(op.getQueryStart()), op.getDecodes(),
               op.getRows());
@@ -933,11 +940,11 @@ LogicalResult RuntimeLowering::run() {
                   GatheredTableOp, ReplicatedTableOp, GatherGateOp,
                   CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
                   ShardLengthsOp, TapOp, IsCarriedOp, TransferOp, AsideOp,
-                  JoinAsideOp, ExpectOp, BeyondTableOp, CheckStartsOp>(
-                [&](auto op) {
-                  lower(op);
-                  return true;
-                })
+                  JoinAsideOp, ExpectOp, BeyondTableOp, NoPlaceOp,
+                  CheckStartsOp>([&](auto op) {
+              lower(op);
+              return true;
+            })
             .Case([&](SignalOp op) {
               lowerFlag(op, "shardq_rt_signal");
               return true;

@@ -428,6 +428,12 @@ SHARDQ_API void shardq_rt_beyond_table(shardq_context *context, int64_t block,
                                        int64_t request, int64_t requests,
                                        int64_t width);
 
+/* Records SHARDQ_INVALID: a token that is to be written belongs to `block` of
+ * `request`, and the block table's `entry` for it is negative, or more than
+ * slots of their type hold. */
+SHARDQ_API void shardq_rt_no_place(shardq_context *context, int64_t block,
+                                   int64_t request, int64_t entry);
+
 /* Records SHARDQ_INVALID unless `starts`, of `entries` entries, ascends from 0
  * and ends at `rows` or before, and `decodes` is from 0 up to `rows`.
  * Equal starts are requests without rows. */

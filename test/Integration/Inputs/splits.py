@@ -146,10 +146,10 @@ def gate_needs_room():
 
 
 def trace_steps():
-    """Every step cut from a trace: partition, bounds and gate, at full size."""
+    """Every step cut from a trace, at full size and small: partition, bounds and gate."""
     directory = os.environ["STEPS"]
-    files = sorted(glob.glob(os.path.join(directory, "trace-*.json")))
-    expect(len(files) == 10, f"{len(files)} trace steps in {directory}")
+    files = sorted(glob.glob(os.path.join(directory, "*trace-[0-9]*.json")))
+    expect(len(files) == 20, f"{len(files)} trace steps in {directory}")
     opened = 0
     for file in files:
         with open(file) as stream:

@@ -171,6 +171,72 @@ def sizes():
             run(text, inputs)
 
 
+# Lists of which passes take rows.
+
+
+def table_of(name, width, element="i32"):
+    """A list of so many columns, which nobody knows the meaning of."""
+    of = f"tensor<?x{width}x1x{element}>"
+    return (f"%{name}_of: {of}",
+            f"  %{name} = tensor.collapse_shape %{name}_of [[0], [1, 2]] : {of} into tensor<?x{width}x{element}>\n")
+
+
+def of_lists(ranks, rows, starts, slots, lengths, source=None, at=None, sharding=""):
+    """An attention whose lists have other rows than the step, and perhaps a writer of its keys."""
+    (s, take_s), (n, take_n) = table_of("slots", 3), made("n")
+    arguments = f"{s}, {n}, %q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %start: {VECTOR}, %lens: {VECTOR}, %rows: index"
+    body = (f"{take_s}{take_n}  %req, %visible = shardq.expand_rows %start, %lens to %rows "
+            f": ({VECTOR}, {VECTOR}, index) -> ({VECTOR}, {VECTOR})\n")
+    inputs = dict(entries("n", [2] * lengths), slots_of=np.zeros((slots, 3, 1), "<i4"), q=np.ones((rows, 2, 4), "<f4"),
+                  kv=np.ones((9, 4), "<f4"), start=np.array(starts, "<i4"), lens=np.diff(starts).astype("<i4"),
+                  rows=np.array(rows, "<i8"))
+    keys = "%kv"
+    if source is not None:
+        (w, take_w), (a, take_a) = table_of("new", 4, "f32"), made("at")
+        arguments += f", {w}, {a}"
+        body += (f"{take_w}{take_a}  %all = shardq.write_rows %new at(%at) into(%kv) "
+                 f": (tensor<?x4xf32>, {VECTOR}, tensor<?x4xf32>) -> tensor<?x4xf32>\n")
+        inputs.update(entries("at", range(at)), new_of=np.ones((source, 4, 1), "<f4"))
+        keys = "%all"
+    body += (f"  %r = shardq.sparse_mla q(%q) kv({keys}) slots(%slots) rows(%req) topk_length(%n) {{scale = 0.5 : f32{sharding}}} "
+             f": (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x3xi32>, {VECTOR}, {VECTOR}) -> tensor<?x2x4xf32>")
+    return program(ranks, arguments, body, [("%r", "tensor<?x2x4xf32>")]), inputs
+
+
+def lists_taken(ranks, passes, sharding=""):
+    options = [f"--pipeline={passes}", "--max-tokens=64"]
+    starts = [0, 1, 9]
+    for rows, slots, lengths, what, found in ((9, 8, 9, "slots", 8), (9, 9, 3, "topk_length", 3), (9, 9, 11, "topk_length", 11),
+                                              (9, 0, 9, "slots", 0)):
+        fails(*of_lists(ranks, rows, starts, slots, lengths, sharding=sharding),
+              *(f"rank {rank}: sizes disagree, {found} where {rows} is expected: rows of '{what}' of shardq.sparse_mla"
+                for rank in range(ranks)), options=options)
+    # Padding of graphs, decode requests alone, one row, none.
+    for rows, starts in ((12, [0, 1, 9]), (4, [0, 1, 2, 2, 3]), (1, [0, 1]), (3, [0, 3]), (5, [0]), (0, [0, 0]), (0, [0])):
+        run(*of_lists(ranks, rows, starts, rows, rows, sharding=sharding), *options)
+
+
+def lists_chunks():
+    """Lists shorter, or longer, than the step whose requests are in chunks: not padding."""
+    for ranks in RANKS[1:]:
+        lists_taken(ranks, "shardq-pcp{axis=tp remarks=false}")
+    lists_taken(2, "shardq-pcp{axis=tp two-calls=true remarks=false}")
+    options = ["--pipeline=shardq-pcp{axis=tp remarks=false}", "--max-tokens=64"]
+    for ranks in (2, 3):
+        for source, at, what, found in ((7, 8, "source", 7), (8, 6, "slots", 6)):
+            fails(*of_lists(ranks, 8, [0, 1, 8], 8, 8, source, at),
+                  f"sizes disagree, {found} where 8 is expected: rows of '{what}' of shardq.write_rows", options=options)
+        run(*of_lists(ranks, 8, [0, 1, 7], 8, 8, 8, 8), *options)
+
+
+def lists_tokens():
+    """The same of steps whose rows are sharded, whichever branch they take."""
+    for ranks in RANKS[1:]:
+        for tokens in (1, 1000):
+            lists_taken(ranks, f"shard-q-tokens{{min-tokens={tokens} remarks=false}}",
+                        ', sharding = #shardq.sharding<@ranks, heads = ["tp"]>')
+
+
 # Parts that travel together.
 
 

@@ -99,13 +99,13 @@ def slots_golden():
     positions = [0, 3, 4, 7, 8, 15, -1]
     _, (found,) = slots(2, 4, 4, [1], [[10, 11]], [16], [(0, t) for t in positions])
     expect_equal(found, [80, 83, 84, 87, 88, 95, -1], "slots of the view")
-    # Padding, no block, and slots that the type cannot hold.
-    tokens = [(-1, 0), (-7, 99), (0, 9), (0, 0)]
-    own, (found,) = slots(1, 4, 4, [1], [[2**30, 5, -1]], [12], tokens, slot="i32")
-    expect_equal(found, [-1] * 4, "slots that are none")
-    expect_equal(own[0], [-1] * 4, "slots that are none")
-    own, _ = slots(1, 4, 4, [1], [[2**30, 5, -1]], [12], tokens, stride=70)
-    expect_equal(own[0], [-1, -1, -1, 2**30 * 70], "wide slots")
+    # Padding, and slots that an i32 cannot hold, the last one that it can beside them.
+    tokens = [(-1, 0), (-7, 99), (0, 0), (0, 7)]
+    own, (found,) = slots(1, 4, 4, [1], [[2**30, 2**29 - 1, -1]], [12], tokens, stride=70)
+    expect_equal(found, [-1, -1, 2**30 * 70, (2**29 - 1) * 70 + 3], "slots")
+    expect_equal(own[0], found, "slots")
+    own, _ = slots(1, 4, 4, [1], [[2**30, 2**29 - 1, -1]], [12], tokens[:2] + tokens[3:], slot="i32")
+    expect_equal(own[0], [-1, -1, 2**31 - 1], "slots of i32")
 
 
 def slots_ranks():
@@ -136,19 +136,19 @@ def slots_ranks():
 
 def slots_beyond():
     """A writer that meets a token beyond its table is an error of the rank that keeps it, with its numbers."""
-    def fails(ranks, interleave, tokens, *expected):
+    def fails(ranks, interleave, tokens, *expected, table=((7, 3), (5, 1)), slot="i64"):
         req = np.array([r for r, _ in tokens], "<i4")
         visible = np.array([t + 1 for _, t in tokens], "<i4")
         text = run(f"""
 {mesh(ranks)}
 func.func @slots(%table: tensor<?x?xi32>, %req: tensor<?xi32>, %visible: tensor<?xi32>)
-    -> (tensor<?xi64> {BY_RANK}) {{
+    -> (tensor<?x{slot}> {BY_RANK}) {{
   %w = shardq.token_slots table(%table) rows(%req, %visible) over @ranks "dcp"
       {{block_size = 4 : i64, interleave = {interleave} : i64}}
-      : (tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?xi64>
-  return %w : tensor<?xi64>
+      : (tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x{slot}>
+  return %w : tensor<?x{slot}>
 }}
-""", dict(table=np.array([[7, 3], [5, 1]], "<i4"), req=req, visible=visible), status=1)
+""", dict(table=np.array(table, "<i4"), req=req, visible=visible), status=1)
         for part in expected:
             expect(part in text, f"no '{part}' in {text}")
 
@@ -162,6 +162,11 @@ func.func @slots(%table: tensor<?x?xi32>, %req: tensor<?xi32>, %visible: tensor<
         fails(ranks, 4, [(1, 3), (-1, 99), (2, 5)],
               f"rank {owner(5, ranks, 4)}: a token of request 2 is to be written to block {local(5, ranks, 4) // 4}, "
               "and the block table has 2 requests")
+        # An entry that is no block, and one whose slots are beyond their type.
+        token = 8 * ranks - 1
+        place = f"rank {owner(token, ranks, 4)}: a token of request 1 is to be written to block 1, whose entry in the block table is "
+        fails(ranks, 4, [(0, 0), (1, token)], place + "-9\n", table=((7, 3), (5, -9)))
+        fails(ranks, 4, [(0, 0), (1, token)], place + f"{2**29}, beyond slots of their type", table=((7, 3), (5, 2**29)), slot="i32")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ static constexpr shardq_gpu_kernel kKernels[] = {
     {"shardq_test_clean", 256, 0},  {"shardq_test_admit", 32, 1024},
     {"shardq_test_pack", 128, 0},   {"shardq_test_announce", 64, 0},
     {"shardq_test_unpack", 128, 0}, {"shardq_test_signal_wait", 128, 0},
-    {"shardq_test_beyond", 32, 0}};
+    {"shardq_test_beyond", 32, 0},  {"shardq_test_no_place", 32, 0}};
 
 const shardq_gpu_image shardq::test::kTestImage = {
     sizeof(shardq_gpu_image),

@@ -127,6 +127,12 @@ TEST_P(CudaRanks, TokenBeyondTheTableIsRecorded) {
                         "and its block table has 8");
 }
 
+TEST_P(CudaRanks, EntryThatIsNoPlaceIsRecorded) {
+  expectFailure("no-place", SHARDQ_INVALID, oddRank(world()),
+                odd() + ": a token of request 3 is to be written to block 9, "
+                        "whose entry in the block table is -1");
+}
+
 TEST_P(CudaRanks, SizesThatDisagreeAreRecorded) {
   expectFailure("sizes", SHARDQ_INVALID, oddRank(world()),
                 odd() + ": sizes disagree, 5 where 4 is expected");

@@ -194,6 +194,7 @@ static FunctionObject kernels[] = {
     {"shardq_test_unpack", wrap(shardq_test_unpack)},
     {"shardq_test_signal_wait", wrap(shardq_test_signal_wait)},
     {"shardq_test_beyond", wrap(shardq_test_beyond)},
+    {"shardq_test_no_place", wrap(shardq_test_no_place)},
 };
 
 //===--- Streams and graphs -----------------------------------------------===//

@@ -319,6 +319,22 @@ static void beyond(shardq_comm *comm, const TestPlan &plan,
     sleepMs(1);
 }
 
+/// A token whose entry in the table is none, on one rank. The stream goes on.
+static void noPlace(shardq_comm *comm, const TestPlan &plan,
+                    RankResult &result) {
+  CudaRank rank(comm, plan);
+  rank.layer();
+  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
+    void *device = shardq_rt_device(rank.context);
+    int64_t block = 9, request = 3, entry = -1;
+    rank.launch(kTestNoPlace, 2, {&device, &block, &request, &entry});
+  }
+  rank.layer();
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
 /// Sizes that the host finds to disagree, on one rank.
 static void sizes(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
   CudaRank rank(comm, plan);
@@ -358,6 +374,7 @@ static const Scenario kScenarios[] = {
     {"aborting", {1, 1}, 1, 30'000, "", aborting},
     {"capacity", {1, 1}, 1, 30'000, "", capacity},
     {"beyond", {1, 1}, 1, 30'000, "", beyond},
+    {"no-place", {1, 1}, 1, 30'000, "", noPlace},
     {"sizes", {1, 1}, 1, 30'000, "", sizes},
     {"stall", {1, 1}, 1, 0, "epoch=3,action=stall", faulty},
     {"drop-flag", {1, 1}, 1, 0, "operation=1,epoch=2,action=drop-flag", faulty},

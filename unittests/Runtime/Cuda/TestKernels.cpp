@@ -176,6 +176,13 @@ SHARDQ_TEST_KERNEL void shardq_test_beyond(const DeviceContext *context,
   shardq_device_beyond_table(context, block, request, requests, width);
 }
 
+/// Says that a token's entry is no place. Any blocks.
+SHARDQ_TEST_KERNEL void shardq_test_no_place(const DeviceContext *context,
+                                             int64_t block, int64_t request,
+                                             int64_t entry) {
+  shardq_device_no_place(context, block, request, entry);
+}
+
 /// Asks whether rows fit. Any blocks.
 SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
                                           int32_t channel, int32_t operation,

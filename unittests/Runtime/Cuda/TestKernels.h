@@ -61,6 +61,9 @@ SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
 SHARDQ_TEST_KERNEL void shardq_test_beyond(const DeviceContext *context,
                                            int64_t block, int64_t request,
                                            int64_t requests, int64_t width);
+SHARDQ_TEST_KERNEL void shardq_test_no_place(const DeviceContext *context,
+                                             int64_t block, int64_t request,
+                                             int64_t entry);
 
 /// Places in the image's table.
 enum TestKernel : int32_t {
@@ -76,7 +79,8 @@ enum TestKernel : int32_t {
   kTestAnnounce,
   kTestUnpack,
   kTestSignalWait,
-  kTestBeyond
+  kTestBeyond,
+  kTestNoPlace
 };
 
 #endif // SHARDQ_UNITTESTS_RUNTIME_CUDA_TESTKERNELS_H
