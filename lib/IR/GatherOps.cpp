@@ -61,6 +61,9 @@ LogicalResult mlir::shardq::detail::verifyJoinedRows(Operation *op,
     return op->emitOpError("has ")
            << sources.size() << " sources, expected 1 or 2";
   ShapedType first = shaped(sources.front());
+  for (Value source : sources)
+    if (failed(verifySameView(op, name, rows, "source", source.getType())))
+      return failure();
   if (sources.size() == 1)
     return verifySameRows(op, name, rows, first);
   unsigned last = first.getRank() - 1;
@@ -259,6 +262,7 @@ LogicalResult mlir::shardq::detail::verifyGatheredRows(Operation *op,
 LogicalResult GatherKvStartOp::verify() {
   int64_t width;
   if (failed(verifyGatheredSources(*this, getSources(), width)) ||
+      failed(verifyNoView(*this, "blocks", getBlocks().getType())) ||
       failed(verifyOneEntry(*this, "count", getCount().getType())) ||
       failed(verifyBlocks(*this, getBlockSize(), getBlockStride())))
     return failure();
@@ -350,7 +354,8 @@ LogicalResult GatherKvFinishOp::verify() {
   for (Value source : start.getSources())
     width += shaped(source).getDimSize(1);
   if (failed(verifyGatheredRows(*this, name, out,
-                                start.getSources().front().getType(), width)))
+                                start.getSources().front().getType(), width)) ||
+      failed(verifyNoView(*this, name, out)))
     return failure();
   if (!out.isDynamicDim(0))
     return emitOpError("'") << name << "' is " << out
@@ -393,7 +398,9 @@ LogicalResult GatheredSlotsOp::verify() {
           verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
-                           {"indices", indices, 1})))
+                           {"indices", indices, 1})) ||
+      failed(verifyNoView(*this, "inverse", getInverse().getType())) ||
+      failed(verifyNoView(*this, "slots", slots)))
     return failure();
   if (getNumOuts() == 1)
     return success();
@@ -426,7 +433,9 @@ LogicalResult GatheredTableOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)) ||
       failed(verifyInterleave(*this, getInterleave())) ||
       failed(verifyBlocks(*this, getBlockSize(), getBlockSize())) ||
-      failed(verifyOneEntry(*this, "count", getCount().getType())))
+      failed(verifyOneEntry(*this, "count", getCount().getType())) ||
+      failed(verifyNoView(*this, "inverse", getInverse().getType())) ||
+      failed(verifyNoView(*this, "result", getOutType(0))))
     return failure();
   if (getInterleave() % getBlockSize() != 0)
     return emitOpError("interleave is ")
