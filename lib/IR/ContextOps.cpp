@@ -202,11 +202,9 @@ LogicalResult FilterIndicesOp::verify() {
   if (failed(verifyRank(*this, "slots", slots, 2)) ||
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
-                           {"indices", indices, 1})))
+                           {"indices", indices, 1})) ||
+      failed(verifyColumns(*this, "indices", indices)))
     return failure();
-  if (cast<ShapedType>(indices).getDimSize(1) == 0)
-    return emitOpError("'indices' is ")
-           << indices << ", expected a column or more";
   if (getNumOuts() == 2) {
     ShapedType counts = getOutType(1);
     if (failed(verifyRank(*this, "counts", counts, 1)) ||

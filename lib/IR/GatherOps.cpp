@@ -399,6 +399,7 @@ LogicalResult GatheredSlotsOp::verify() {
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
                            {"indices", indices, 1})) ||
+      failed(verifyColumns(*this, "indices", indices)) ||
       failed(verifyNoView(*this, "inverse", getInverse().getType())) ||
       failed(verifyNoView(*this, "slots", slots)))
     return failure();

@@ -144,7 +144,7 @@ def ShardQ_FilterIndicesOp : ShardQ_TwoFormOp<"filter_indices", [
 
     **Constraints:**
     - the mesh exists and has the axis
-    - `indices`, `req` and the results agree in rows; `indices` and the slots in width
+    - `indices`, `req` and the results agree in rows; `indices` and the slots in width, which is not 0
     - there are one or two results; slots are i32 or i64, counts i32
     - `interleave` is positive
     - `table`, `rows` and `block_size` stand together; `block_stride_rows` (default `block_size`) with them

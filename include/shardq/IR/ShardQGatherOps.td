@@ -255,7 +255,7 @@ def ShardQ_GatheredSlotsOp : ShardQ_TwoFormOp<"gathered_slots", [
 
     **Constraints:**
     - the mesh exists and has the axis
-    - `indices`, `req` and the results agree in rows; `indices` and the slots in width
+    - `indices`, `req` and the results agree in rows; `indices` and the slots in width, which is not 0
     - there are one or two results; slots are i32 or i64, valid counts i32
     - `inverse` and the slots are no views
     - `count` has one entry
