@@ -13,6 +13,11 @@ for argument in "$@"; do
   case $argument in
   --check) check=true ;;
   --build=*) build=${argument#--build=} ;;
+  -h | --help)
+    # The comment at the head of this file, without what runs it.
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' scripts/update-docs.sh
+    exit 0
+    ;;
   *)
     echo "update-docs: unknown argument '$argument'" >&2
     exit 2

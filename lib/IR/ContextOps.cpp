@@ -3,7 +3,10 @@
 #include "OpHelpers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -41,22 +44,69 @@ static LogicalResult verifyLseShape(Operation *op, StringRef name,
   return verifySameDim(op, "heads", {name, lse, 1}, {outName, out, 1});
 }
 
-/// LSEs have the base of the attention that computed them, also where they were
-/// cast, sliced or gathered since.
+/// The base in which `op` gives LSEs, if it makes them.
+static std::optional<LseBase> getMadeBase(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<LseBase>>(op)
+      .Case<SparseMlaOp, CombineLseOp, WeighPartialOp>(
+          [](auto op) { return op.getLseBase(); })
+      .Default(std::nullopt);
+}
+
+/// Collects what `value` is handed on from: rows as they are, what branches
+/// yield, what a loop carries. Loops and branches around the op that asks are
+/// not verified yet, so they may lack operands.
+static void getOrigins(Value value, SmallVectorImpl<Value> &origins) {
+  auto append = [&](OperandRange operands, unsigned index) {
+    if (index < operands.size())
+      origins.push_back(operands[index]);
+  };
+  auto appendYielded = [&](Operation *op, unsigned index) {
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        if (!block.empty())
+          append(block.back().getOperands(), index);
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      append(op->getOperands(), loop.getNumControlOperands() + index);
+  };
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    // The first argument counts.
+    if (isa_and_present<scf::ForOp>(parent) && argument.getArgNumber() > 0)
+      appendYielded(parent, argument.getArgNumber() - 1);
+    return;
+  }
+  Operation *op = value.getDefiningOp();
+  if (isa<tensor::CastOp, tensor::ExtractSliceOp, GatherRowsOp, TakeRowsOp>(op))
+    append(op->getOperands(), 0);
+  else if (isa<scf::IfOp, scf::ForOp>(op))
+    appendYielded(op, cast<OpResult>(value).getResultNumber());
+}
+
+/// LSEs have the base of the attention or the merge that computed them,
+/// wherever they have been since.
 static LogicalResult verifySameBase(Operation *op, StringRef name, Value lse,
                                     LseBase base) {
-  while (isa_and_present<tensor::CastOp, tensor::ExtractSliceOp, GatherRowsOp>(
-      lse.getDefiningOp()))
-    lse = lse.getDefiningOp()->getOperand(0);
-  auto attention = lse.getDefiningOp<SparseMlaOp>();
-  if (!attention || attention.getLseBase() == base)
-    return success();
-  InFlightDiagnostic diag = op->emitOpError("merges LSEs of base ")
-                            << stringifyLseBase(base) << ", but '" << name
-                            << "' has base "
-                            << stringifyLseBase(attention.getLseBase());
-  diag.attachNote(attention.getLoc()) << "it is computed here";
-  return diag;
+  // A loop may carry a value on from itself.
+  llvm::SmallSetVector<Value, 8> seen;
+  seen.insert(lse);
+  for (size_t next = 0; next != seen.size(); ++next) {
+    Operation *maker = seen[next].getDefiningOp();
+    std::optional<LseBase> made = maker ? getMadeBase(maker) : std::nullopt;
+    if (!made) {
+      SmallVector<Value> origins;
+      getOrigins(seen[next], origins);
+      seen.insert_range(origins);
+      continue;
+    }
+    if (*made == base)
+      continue;
+    InFlightDiagnostic diag = op->emitOpError("merges LSEs of base ")
+                              << stringifyLseBase(base) << ", but '" << name
+                              << "' has base " << stringifyLseBase(*made);
+    diag.attachNote(maker->getLoc()) << "it is computed here";
+    return diag;
+  }
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -152,11 +202,9 @@ LogicalResult FilterIndicesOp::verify() {
   if (failed(verifyRank(*this, "slots", slots, 2)) ||
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
-                           {"indices", indices, 1})))
+                           {"indices", indices, 1})) ||
+      failed(verifyColumns(*this, "indices", indices)))
     return failure();
-  if (cast<ShapedType>(indices).getDimSize(1) == 0)
-    return emitOpError("'indices' is ")
-           << indices << ", expected a column or more";
   if (getNumOuts() == 2) {
     ShapedType counts = getOutType(1);
     if (failed(verifyRank(*this, "counts", counts, 1)) ||

@@ -60,6 +60,9 @@ LogicalResult mlir::shardq::detail::verifyJoinedRows(Operation *op,
   if (failed(verifyOneOrTwo(op, sources)))
     return failure();
   ShapedType first = shaped(sources.front());
+  for (Value source : sources)
+    if (failed(verifySameView(op, name, rows, "source", source.getType())))
+      return failure();
   if (sources.size() == 1)
     return verifySameRows(op, name, rows, first);
   unsigned last = first.getRank() - 1;
@@ -257,6 +260,7 @@ LogicalResult mlir::shardq::detail::verifyGatheredRows(Operation *op,
 LogicalResult GatherKvStartOp::verify() {
   int64_t width;
   if (failed(verifyGatheredSources(*this, getSources(), width)) ||
+      failed(verifyNoView(*this, "blocks", getBlocks().getType())) ||
       failed(verifyOneEntry(*this, "count", getCount().getType())) ||
       failed(verifyBlocks(*this, getBlockSize(), getBlockStride())))
     return failure();
@@ -348,7 +352,8 @@ LogicalResult GatherKvFinishOp::verify() {
   for (Value source : start.getSources())
     width += shaped(source).getDimSize(1);
   if (failed(verifyGatheredRows(*this, name, out,
-                                start.getSources().front().getType(), width)))
+                                start.getSources().front().getType(), width)) ||
+      failed(verifyNoView(*this, name, out)))
     return failure();
   if (!out.isDynamicDim(0))
     return emitOpError("'") << name << "' is " << out
@@ -391,7 +396,10 @@ LogicalResult GatheredSlotsOp::verify() {
           verifySameDim(*this, "rows", {"req", getReq().getType(), 0}, rows)) ||
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
-                           {"indices", indices, 1})))
+                           {"indices", indices, 1})) ||
+      failed(verifyColumns(*this, "indices", indices)) ||
+      failed(verifyNoView(*this, "inverse", getInverse().getType())) ||
+      failed(verifyNoView(*this, "slots", slots)))
     return failure();
   if (getNumOuts() == 1)
     return success();
@@ -424,7 +432,9 @@ LogicalResult GatheredTableOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)) ||
       failed(verifyInterleave(*this, getInterleave())) ||
       failed(verifyBlocks(*this, getBlockSize(), getBlockSize())) ||
-      failed(verifyOneEntry(*this, "count", getCount().getType())))
+      failed(verifyOneEntry(*this, "count", getCount().getType())) ||
+      failed(verifyNoView(*this, "inverse", getInverse().getType())) ||
+      failed(verifyNoView(*this, "result", getOutType(0))))
     return failure();
   if (getInterleave() % getBlockSize() != 0)
     return emitOpError("interleave is ")

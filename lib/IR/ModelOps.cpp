@@ -326,6 +326,7 @@ LogicalResult ConvertIndicesOp::verify() {
       failed(verifySameDim(*this, "rows", {"slots", slots, 0}, rows)) ||
       failed(verifySameDim(*this, "columns", {"slots", slots, 1},
                            {"indices", indices, 1})) ||
+      failed(verifyColumns(*this, "indices", indices)) ||
       failed(
           verifySameView(*this, "slots", slots, "table", getTable().getType())))
     return failure();
@@ -417,7 +418,8 @@ LogicalResult SparseMlaOp::verify() {
       failed(verifySameDim(*this, "rows", {"out", out, 0}, rows)) ||
       failed(verifySameDim(*this, "heads", {"out", out, 1}, heads)) ||
       failed(verifySameDim(*this, "rows", {"slots", getSlots().getType(), 0},
-                           rows)))
+                           rows)) ||
+      failed(verifyColumns(*this, "slots", getSlots().getType())))
     return failure();
   if (failed(verifySlotsReach(*this, getSlots().getType(), {"kv", kv, 0})))
     return failure();

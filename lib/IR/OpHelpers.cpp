@@ -238,6 +238,13 @@ LogicalResult verifyBlocks(Operation *op, int64_t blockSize, int64_t stride) {
   return success();
 }
 
+LogicalResult verifyColumns(Operation *op, StringRef name, Type type) {
+  if (cast<ShapedType>(type).getDimSize(1) != 0)
+    return success();
+  return op->emitOpError("'")
+         << name << "' is " << type << ", expected a column or more";
+}
+
 LogicalResult reifySlots(OpBuilder &builder, Location loc, Value indices,
                          bool hasCounts, ReifiedRankedShapedTypeDims &shapes) {
   OpFoldResult rows = tensor::getMixedSize(builder, loc, indices, 0);

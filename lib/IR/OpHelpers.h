@@ -69,6 +69,9 @@ LogicalResult verifySlotsReach(Operation *op, Type slots, NamedDim pool);
 /// A kernel's blocks are parts of those, and may be parts of a run.
 LogicalResult verifyRuns(Operation *op, int64_t interleave, int64_t blockSize);
 
+/// Fails where positions or slots, one row for each token, have no columns.
+LogicalResult verifyColumns(Operation *op, StringRef name, Type type);
+
 /// Shapes of slots, one for each of `indices`, and of counts, one a row.
 LogicalResult reifySlots(OpBuilder &builder, Location loc, Value indices,
                          bool hasCounts, ReifiedRankedShapedTypeDims &shapes);

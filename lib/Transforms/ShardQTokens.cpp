@@ -182,10 +182,6 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     return std::nullopt;
   }
   int64_t topk = cast<ShapedType>(op.getSlots().getType()).getDimSize(1);
-  if (topk == 0) {
-    why << "its slots have no columns";
-    return std::nullopt;
-  }
   if (ShapedType::isDynamic(topk)) {
     why << "the width of its slots is dynamic, and the gate needs the top-k";
     return std::nullopt;

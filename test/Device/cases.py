@@ -361,6 +361,7 @@ FILTER = [
     Filter("filter_6", 6, 2, block=64),
     Filter("filter_6_in_place", 6, 2, block=64, in_place=True),
     Filter("filter_remap", 8, 2, interleave=2),
+    Filter("filter_12_in_place", 12, 2, interleave=2, block=4, in_place=True),
     Filter("filter_2048", 2048, 8, interleave=64, block=64, stride=70),
     Filter("filter_2048_one", 2048, 1, interleave=64, block=64),
     Filter("filter_2051", 2051, 3, interleave=4, block=64),

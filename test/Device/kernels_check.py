@@ -2261,6 +2261,9 @@ def filter_checks(suite):
     golden("filter_6", 0, [8, 5, 130, 7, -1, 262], [708, 129, 451, -1, -1, -1], table=page, req=first)
     golden("filter_6_in_place", 0, [8, 5, 130, 7, -1, 262], [708, -1, 129, -1, -1, 451], table=page,
            req=first)
+    runs = np.array([[7, 3]], np.int32)
+    golden("filter_12_in_place", 0, range(12), [28, 29, -1, -1, 30, 31, -1, -1, 12, 13, -1, -1], table=runs, req=first)
+    golden("filter_12_in_place", 1, range(12), [-1, -1, 28, 29, -1, -1, 30, 31, -1, -1, 12, 13], table=runs, req=first)
     golden("filter_remap", 0, [0, 2, 1, 3, 4, 6, -1, 5], [0, 1, 2, 3, -1, -1, -1, -1])
     golden("filter_remap", 1, [0, 2, 1, 3, 4, 6, -1, 5], [0, 1, 2, -1, -1, -1, -1, -1])
     for case in cases.FILTER:

@@ -1107,3 +1107,97 @@ func.func @f(%s: tensor<?x8x16xf32>) {
   %0 = shardq.reduce_heads %s over @ranks "dcp" : (tensor<?x8x16xf32>) -> tensor<?x2x16xbf16>
   return
 }
+
+// -----
+
+// What one merge gives is merged again.
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>) {
+  // expected-note @+1 {{it is computed here}}
+  %0, %1 = shardq.combine_lse %p lse(%l) over @ranks "pcp" {lse = #shardq.lse<base = two>}
+      : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x4x16xbf16>, tensor<?x4xf32>)
+  // expected-error @+1 {{merges LSEs of base e, but 'partial_lse' has base two}}
+  %2 = shardq.combine_lse %0 lse(%1) over @ranks "tp" : (tensor<?x4x16xbf16>, tensor<?x4xf32>) -> tensor<?x1x16xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
+func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %map: tensor<?xi32>) {
+  // expected-note @+1 {{it is computed here}}
+  %0, %1 = shardq.weigh_partial %p lses(%l) over @ranks "pcp"
+      : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xf32>, tensor<?x8xf32>)
+  %2 = shardq.take_rows %1[%map] : (tensor<?x8xf32>, tensor<?xi32>) -> tensor<?x8xf32>
+  // expected-error @+1 {{merges LSEs of base two, but 'partial_lse' has base e}}
+  %3 = shardq.combine_lse %p lse(%2) over @ranks "tp" {lse = #shardq.lse<base = two>}
+      : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+  return
+}
+
+// -----
+
+// One branch is enough.
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%q: tensor<?x8x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x4xi32>, %c: i1) {
+  %p, %l = scf.if %c -> (tensor<?x8x16xbf16>, tensor<?x8xf32>) {
+    %0:2 = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32}
+        : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+    scf.yield %0#0, %0#1 : tensor<?x8x16xbf16>, tensor<?x8xf32>
+  } else {
+    // expected-note @+1 {{it is computed here}}
+    %0:2 = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32, lse = #shardq.lse<base = two>}
+        : (tensor<?x8x16xbf16>, tensor<?x16xbf16>, tensor<?x4xi32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+    scf.yield %0#0, %0#1 : tensor<?x8x16xbf16>, tensor<?x8xf32>
+  }
+  // expected-error @+1 {{merges LSEs of base e, but 'partial_lse' has base two}}
+  %1 = shardq.combine_lse %p lse(%l) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+  return
+}
+
+// -----
+
+// Of what a loop carries, the merge of the turn before.
+shardq.mesh @ranks ["tp" = 8, "dcp" = 1 in "tp"]
+func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %begin: index, %end: index) {
+  %0 = scf.for %i = %begin to %end step %begin iter_args(%carried = %l) -> tensor<?x8xf32> {
+    // expected-error @+1 {{merges LSEs of base e, but 'partial_lse' has base two}}
+    %1, %2 = shardq.combine_lse %p lse(%carried) over @ranks "dcp"
+        : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+    // expected-note @+1 {{it is computed here}}
+    %3, %4 = shardq.combine_lse %p lse(%2) over @ranks "dcp" {lse = #shardq.lse<base = two>}
+        : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+    scf.yield %4 : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// What a loop gives.
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %begin: index, %end: index) {
+  // expected-note @+1 {{it is computed here}}
+  %0, %1 = shardq.combine_lse %p lse(%l) over @ranks "dcp" {lse = #shardq.lse<base = two>}
+      : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+  %2 = scf.for %i = %begin to %end step %begin iter_args(%carried = %1) -> tensor<?x8xf32> {
+    scf.yield %carried : tensor<?x8xf32>
+  }
+  // expected-error @+1 {{merges LSEs of base e, but 'partial_lse' has base two}}
+  %3 = shardq.combine_lse %p lse(%2) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+  return
+}
+
+// -----
+
+// A loop that is not whole.
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %begin: index, %end: index) {
+  // expected-error @+1 {{along control flow edge}}
+  %0 = "scf.for"(%begin, %end, %begin, %l) ({
+  ^bb0(%i: index, %carried: tensor<?x8xf32>):
+    %1 = shardq.combine_lse %p lse(%carried) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+    "scf.yield"() : () -> ()
+  }) : (index, index, index, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return
+}

@@ -1006,3 +1006,13 @@ func.func @f(%s0: memref<?x8xbf16>, %inbox: memref<?x8xbf16, #shardq.symmetric<@
       : (memref<?x8xbf16>), memref<?x8xbf16, #shardq.symmetric<@ranks>>
   return
 }
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%i: tensor<?x0xi32>, %m: tensor<?x?xi32>, %n: tensor<1xi32>, %r: tensor<?xi32>) {
+  // expected-error @+1 {{'indices' is 'tensor<?x0xi32>', expected a column or more}}
+  %0 = shardq.gathered_slots %i blocks(%m, %n) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64}
+      : (tensor<?x0xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x0xi32>
+  return
+}

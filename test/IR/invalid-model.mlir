@@ -793,3 +793,19 @@ func.func @f(%value: tensor<5x8xi32>, %rows: memref<5xi32>) {
   shardq.tap "topk" %value rows(%rows : memref<5xi32>) : tensor<5x8xi32>
   return
 }
+
+// -----
+
+func.func @f(%i: tensor<?x0xi32>, %t: tensor<?x?xi32>, %r: tensor<?xi32>) {
+  // expected-error @+1 {{'indices' is 'tensor<?x0xi32>', expected a column or more}}
+  %0 = shardq.convert_indices %i table(%t) rows(%r) {block_size = 64 : i64} : (tensor<?x0xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x0xi32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<?x2x8xf32>, %kv: tensor<?x8xf32>, %s: tensor<?x0xi32>) {
+  // expected-error @+1 {{'slots' is 'tensor<?x0xi32>', expected a column or more}}
+  %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32} : (tensor<?x2x8xf32>, tensor<?x8xf32>, tensor<?x0xi32>) -> tensor<?x2x8xf32>
+  return
+}

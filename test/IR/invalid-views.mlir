@@ -372,6 +372,89 @@ func.func @f(%k: tensor<?x128xbf16, #shardq.view<replicated>>, %b: tensor<?xi32>
 
 // -----
 
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%s: tensor<?x8xi64, #shardq.view<replicated>>) {
+  // expected-error @+1 {{'result' is 'tensor<?x8xi64>', expected #shardq.view<replicated> as 'source'}}
+  %0 = shardq.gather_rows %s over @ranks "dcp" : (tensor<?x8xi64, #shardq.view<replicated>>) -> tensor<?x8xi64>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%s: tensor<?x8xi64>) {
+  // expected-error @+1 {{'result' is 'tensor<?x8xi64, #shardq.view<replicated>>', expected no view as 'source'}}
+  %0 = shardq.gather_rows %s over @ranks "dcp" : (tensor<?x8xi64>) -> tensor<?x8xi64, #shardq.view<replicated>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%a: tensor<?x8xbf16, #shardq.view<replicated>>, %b: tensor<?x8xbf16>) {
+  // expected-error @+1 {{'result' is 'tensor<?x16xbf16, #shardq.view<replicated>>', expected no view as 'source'}}
+  %0 = shardq.gather_rows %a, %b over @ranks "dcp" : (tensor<?x8xbf16, #shardq.view<replicated>>, tensor<?x8xbf16>) -> tensor<?x16xbf16, #shardq.view<replicated>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%k: tensor<?x128xbf16>, %b: tensor<?xi32, #shardq.view<replicated>>, %n: tensor<1xi32>) {
+  // expected-error @+1 {{'blocks' is 'tensor<?xi32, #shardq.view<replicated>>', expected this rank's own and not #shardq.view<replicated>}}
+  %0 = shardq.gather_kv_start(%k) blocks(%b, %n) over @ranks "dcp" {block_size = 64 : i64} : (tensor<?x128xbf16>, tensor<?xi32, #shardq.view<replicated>>, tensor<1xi32>) -> !shardq.kv_gather
+  %1 = shardq.gather_kv_finish %0 : (!shardq.kv_gather) -> tensor<?x128xbf16>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%k: tensor<?x128xbf16>, %b: tensor<?xi32>, %n: tensor<1xi32>) {
+  %0 = shardq.gather_kv_start(%k) blocks(%b, %n) over @ranks "dcp" {block_size = 64 : i64} : (tensor<?x128xbf16>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  // expected-error @+1 {{'result' is 'tensor<?x128xbf16, #shardq.view<replicated>>', expected this rank's own and not #shardq.view<replicated>}}
+  %1 = shardq.gather_kv_finish %0 : (!shardq.kv_gather) -> tensor<?x128xbf16, #shardq.view<replicated>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%i: tensor<?x8xi32>, %m: tensor<?x?xi32, #shardq.view<replicated>>, %n: tensor<1xi32>, %r: tensor<?xi32>) {
+  // expected-error @+1 {{'inverse' is 'tensor<?x?xi32, #shardq.view<replicated>>', expected this rank's own and not #shardq.view<replicated>}}
+  %0 = shardq.gathered_slots %i blocks(%m, %n) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64} : (tensor<?x8xi32>, tensor<?x?xi32, #shardq.view<replicated>>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x8xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%i: tensor<?x8xi32>, %m: tensor<?x?xi32>, %n: tensor<1xi32>, %r: tensor<?xi32>) {
+  // expected-error @+1 {{'slots' is 'tensor<?x8xi32, #shardq.view<replicated>>', expected this rank's own and not #shardq.view<replicated>}}
+  %0 = shardq.gathered_slots %i blocks(%m, %n) rows(%r) over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64} : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x8xi32, #shardq.view<replicated>>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%m: tensor<?x?xi32, #shardq.view<replicated>>, %n: tensor<1xi32>) {
+  // expected-error @+1 {{'inverse' is 'tensor<?x?xi32, #shardq.view<replicated>>', expected this rank's own and not #shardq.view<replicated>}}
+  %0 = shardq.gathered_table %m, %n over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64} : (tensor<?x?xi32, #shardq.view<replicated>>, tensor<1xi32>) -> tensor<?x?xi32>
+  return
+}
+
+// -----
+
+shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
+func.func @f(%m: tensor<?x?xi32>, %n: tensor<1xi32>) {
+  // expected-error @+1 {{'result' is 'tensor<?x?xi32, #shardq.view<replicated>>', expected this rank's own and not #shardq.view<replicated>}}
+  %0 = shardq.gathered_table %m, %n over @ranks "dcp" {block_size = 64 : i64, interleave = 64 : i64} : (tensor<?x?xi32>, tensor<1xi32>) -> tensor<?x?xi32, #shardq.view<replicated>>
+  return
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // packed rows
 //===----------------------------------------------------------------------===//

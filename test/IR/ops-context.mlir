@@ -94,6 +94,19 @@ func.func @push(%a: memref<?x2x8xf32>, %b: memref<?x2x4xf32>, %p: memref<?x8x16x
   return
 }
 
+// One base wherever LSEs go, also around a loop.
+// CHECK-LABEL: func @carried_lse
+func.func @carried_lse(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %begin: index, %end: index) -> tensor<?x8xf32> {
+  // CHECK: scf.for
+  %0 = scf.for %i = %begin to %end step %begin iter_args(%carried = %l) -> tensor<?x8xf32> {
+    // CHECK: shardq.combine_lse %{{.*}} lse(%{{.*}}) over @ranks "tp" {lse = #shardq.lse<base = two>}
+    %1, %2 = shardq.combine_lse %p lse(%carried) over @ranks "tp" {lse = #shardq.lse<base = two>}
+        : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xbf16>, tensor<?x8xf32>)
+    scf.yield %2 : tensor<?x8xf32>
+  }
+  return %0 : tensor<?x8xf32>
+}
+
 // CHECK-LABEL: func @merge_forms
 func.func @merge_forms(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %pb: memref<?x8x16xf16>, %lb: memref<?x8xbf16>,
                        %share: memref<?x8x16xf32>, %all: memref<?x8xbf16>, %out: memref<?x2x16xbf16>,

@@ -200,19 +200,6 @@ func.func @left_alone(%q: tensor<0x1x8xf32>, %kv: tensor<?x8xf32>, %slots: tenso
 
 // -----
 
-shardq.mesh @ranks ["tp" = 4]
-func.func @left_alone(%q: tensor<?x1x8xf32>, %kv: tensor<?x8xf32>, %slots: tensor<?x0xi32>, %start: tensor<?xi32>,
-                      %lens: tensor<?xi32>, %rows: index) -> tensor<?x1x8xf32> {
-  %req, %visible = shardq.expand_rows %start, %lens to %rows
-      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
-  // expected-remark @+1 {{attention is left alone: its slots have no columns}}
-  %0 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
-      : (tensor<?x1x8xf32>, tensor<?x8xf32>, tensor<?x0xi32>, tensor<?xi32>) -> tensor<?x1x8xf32>
-  return %0 : tensor<?x1x8xf32>
-}
-
-// -----
-
 shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 func.func @left_alone(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %slots: tensor<?x8xi32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %rows: index) -> tensor<?x2x4xf32> {
   %req, %visible = shardq.expand_rows %start, %lens to %rows

@@ -144,7 +144,7 @@ def ShardQ_FilterIndicesOp : ShardQ_TwoFormOp<"filter_indices", [
 
     **Constraints:**
     - the mesh exists and has the axis
-    - `indices`, `req` and the results agree in rows; `indices` and the slots in width
+    - `indices`, `req` and the results agree in rows; `indices` and the slots in width, which is not 0
     - there are one or two results; slots are i32 or i64, counts i32
     - `interleave` is positive
     - `table`, `rows` and `block_size` stand together; `block_stride_rows` (default `block_size`) with them
@@ -279,7 +279,8 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     - `sink` has as many entries as the results have heads
     - `partial` and the first result have one element type, `partial_lse` and the second
     - heads and dimensions are static
-    - the base, `lse` (default e), is that of the `sparse_mla` that made `partial_lse`
+    - the base, `lse` (default e), is that of the `sparse_mla`, `combine_lse` or `weigh_partial` that made `partial_lse`,
+      also through casts, slices, taken and gathered rows, branches and loops
     - `transport` is not `ag_rs` where the results have all heads, not `ag_ar` where they have `1/N`; neither with
       `scatter_tokens` or a `sink`
   }];
@@ -338,6 +339,7 @@ def ShardQ_WeighPartialOp : ShardQ_TwoFormOp<"weigh_partial", ShardQ_OnAxis> {
     - the share has the shape of `partial`, the merged LSE its rows and heads
     - the share is of f32, the merged LSE of the element type of `lses`
     - heads and dimensions are static
+    - the base, `lse` (default e), is that of what made `lses`, as for `combine_lse`
   }];
   let arguments = (ins ShardQ_Shaped<[BF16, F16, F32], [3]>:$partial,
                        ShardQ_Shaped<[BF16, F16, F32], [2]>:$lses,

@@ -18,12 +18,12 @@ def ShardQ_Dialect : Dialect {
     | --- | --- | --- |
     | 1 model | `mesh`, `expand_rows`, `indexer`, `topk`, `convert_indices`, `sparse_mla`, `tap` | user, importers |
     | 2 distributed | level 1 on token shards, `count_decode_rows`, `zigzag_split`, `split_gate`, `local_rows`, `take_rows`, `exchange` | `--shard-q-tokens` |
-    | 2 distributed | level 1 on own keys, `local_lengths`, `filter_indices`, `gather_query`, `combine_lse` | `--shardq-dcp` |
+    | 2 distributed | level 1 on own keys, `filter_indices`, `gather_query`, `combine_lse` | `--shardq-dcp` |
     | 2 distributed | `weigh_partial`, `reduce_heads`: what a merge can be made of | `--shardq-select-transport` |
-    | 2 distributed | level 1 on gathered keys, `gather_blocks`, `gather_gate`, `gather_kv_start`, `gather_kv_finish`, `gathered_slots`, `gathered_table` | `--shardq-dcp` |
+    | 2 distributed | level 1 on gathered keys, `gather_blocks`, `gather_gate`, `gather_kv_start`, `gather_kv_finish`, `gathered_slots` | `--shardq-dcp` |
     | 2 distributed | level 1 on shards of the tokens in rank order, `shard_lengths`, `gather_rows` | `--shardq-dcp` |
     | 2 distributed | level 1 on chunks of requests, `count_chunk_rows`, `chunk_split`, `chunk_lengths`, `chunk_slots`, `gather_rows` | `--shardq-pcp` |
-    | 1 model | `replicated_table`, `token_slots`, `write_rows`, `pack_rows`, `unpack_rows`, `draft_lengths`: tables, slots and rows of caches, lengths of draft steps | user, importers |
+    | 1 model | `replicated_table`, `token_slots`, `write_rows`, `pack_rows`, `unpack_rows`, `local_lengths`, `gathered_table`, `draft_lengths`: tables, slots and rows of caches, lengths of own keys and of draft steps | user, importers |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
     | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `no_place`, `check_starts` | conversions |
 

@@ -39,7 +39,7 @@ def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows", [
     **Constraints:**
     - the mesh exists and has the axis
     - there are one or two sources, which agree in all dimensions but the last
-    - sources and result have one element type (bf16, f16, f32, i8, f8E4M3FN, f8E5M2, i32 or i64) and, behind
+    - sources and result have one element type (bf16, f16, f32, i8, f8E4M3FN, f8E5M2, i32 or i64), one view and, behind
       dimension 0, one static shape, but for the last dimension, of which the result has those of all sources together
     - the result has `N` times the rows
     - the destination of the buffer form is in symmetric memory of the mesh
@@ -154,7 +154,7 @@ def ShardQ_GatherKvStartOp : ShardQ_Op<"gather_kv_start", [
 
     **Constraints:**
     - the mesh exists and has the axis
-    - there are one or two sources; they agree in rows and element type, and are no views
+    - there are one or two sources; they agree in rows and element type; they and `blocks` are no views
     - dimensions are static
     - all operands are tensors, or all are buffers
     - `count` has one entry
@@ -210,7 +210,7 @@ def ShardQ_GatherKvFinishOp : ShardQ_TwoFormOp<"gather_kv_finish", [
     **Constraints:**
     - the handle comes from a `gather_kv_start` of the same block, of the same form
     - result and sources have one element type; the result has the dimensions of all of them together
-    - the result's rows are dynamic
+    - the result's rows are dynamic, and it is no view
     - the destination of the buffer form is in symmetric memory of the mesh
   }];
   let arguments = (ins ShardQ_KvGather:$handle,
@@ -255,8 +255,9 @@ def ShardQ_GatheredSlotsOp : ShardQ_TwoFormOp<"gathered_slots", [
 
     **Constraints:**
     - the mesh exists and has the axis
-    - `indices`, `req` and the results agree in rows; `indices` and the slots in width
+    - `indices`, `req` and the results agree in rows; `indices` and the slots in width, which is not 0
     - there are one or two results; slots are i32 or i64, valid counts i32
+    - `inverse` and the slots are no views
     - `count` has one entry
     - `interleave` and `block_size` are positive, and one is a multiple of the other
   }];
@@ -301,6 +302,7 @@ def ShardQ_GatheredTableOp : ShardQ_TwoFormOp<"gathered_table", ShardQ_OnAxis> {
     **Constraints:**
     - the mesh exists and has the axis
     - `inverse` and the result agree in requests; the result has `N` times the width
+    - `inverse` and the result are no views
     - `count` has one entry
     - `block_size` is positive, `interleave` a positive multiple of it
   }];

@@ -196,7 +196,7 @@ def ShardQ_ConvertIndicesOp : ShardQ_TwoFormOp<"convert_indices", [
 
     **Constraints:**
     - `indices`, `req`, `prefill_req` and the results agree in rows; `indices` and the
-      slots in width
+      slots in width, which is not 0
     - there are one or two results; slots are i32 or i64, counts i32
     - `block_size` is positive, `block_stride_rows` (default `block_size`) not below it
     - `table` and the slots are of one view
@@ -282,7 +282,7 @@ def ShardQ_SparseMlaOp : ShardQ_TwoFormOp<"sparse_mla", [
     - the last dimensions of the q parts add up to that of `kv`, and `Dv` does not exceed it
     - q parts, `kv` and `out` have one element type; with `kv_format`, `kv` has rows of bytes of it, and the others are of bf16
     - `slots` and `kv` are of one view, and are none where `kv` is divided over ranks
-    - `slots` are of i64 where `kv` has 2^31 rows or more
+    - `slots` have a column or more, and are of i64 where `kv` has 2^31 rows or more
     - heads and dimensions are static, the heads 1 or more
     - `sink` has the op's heads or those of the whole mesh axis
     - `scale` is finite

@@ -183,7 +183,8 @@ def filter_ranks():
     rng = np.random.default_rng(1)
     for ranks in range(1, 9):
         for interleave in (1, 2, 4, 8, 64):
-            for width, slot in ((1, "i32"), (33, "i64")):
+            for slot in ("i32", "i64"):
+                width = int(rng.integers(1, 2177))
                 # Longer than the table, which drops tokens.
                 indices = rng.integers(-4, 700 * ranks, (5, width))
                 table = rng.permutation(30).reshape(3, 10)
