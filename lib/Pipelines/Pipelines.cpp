@@ -42,6 +42,9 @@ static void addBufferPasses(OpPassManager &manager, RankTarget target,
   manager.addPass(createConvertElementwiseToLinalgPass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+  // Of a tensor.empty a branch does not know that it is dense, and what it
+  // hands on would be copied for the caller.
+  manager.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   bufferization::OneShotBufferizePassOptions bufferize;
   bufferize.bufferizeFunctionBoundaries = true;
   // A loop over layers carries each output to the next turn.

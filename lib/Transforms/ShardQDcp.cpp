@@ -2,8 +2,8 @@
 //
 // Two forms: queries travel, by heads or by rows, each rank attends its own
 // keys, and outputs are merged; or keys travel, while the indexer runs, and
-// each rank attends them all. The option `step` says which, or leaves it to a
-// gate.
+// each rank attends them all. The option `step` says which, and a gate where
+// the second is not for every step, or not for those of any size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,6 +44,8 @@ struct Candidate {
   /// The op's topk_length is the conversion's count.
   bool takesCount;
   DcpStep form;
+  /// Whether a step whose keys do not fit can go the way of decode steps.
+  bool isBounded = false;
   /// What the step holds; null where only the form for decode steps is made.
   ExpandRowsOp expand;
 };
@@ -111,6 +113,7 @@ private:
   LogicalResult matchSharding(SparseMlaOp op);
   LogicalResult matchUses(SparseMlaOp op, ConvertIndicesOp convert);
   LogicalResult chooseForm(Candidate &candidate);
+  bool canBoundKeys(const Candidate &candidate);
   SmallVector<Operation *> getOwnIndexOps(const Candidate &candidate);
   bool isOverSameKeys(const Candidate &one, const Candidate &other);
   bool canJoin(Group group, const Candidate &next);
@@ -137,7 +140,8 @@ private:
 
   // Shared by attentions.
   Blocks &getBlocks(const Candidate &candidate);
-  void gateChunks(ChunkSplitOp split, const Candidate &candidate);
+  Value createGate(const Candidate &candidate, Value decodes);
+  Value gateChunks(ChunkSplitOp split, const Candidate &candidate);
   Value getGate(const Candidate &candidate);
   FilterIndicesOp getFilter(const Candidate &candidate);
   GatheredSlotsOp getSlots(const Candidate &candidate);
@@ -244,8 +248,8 @@ LogicalResult Rewriter::matchSharding(SparseMlaOp op) {
 
 FailureOr<Candidate> Rewriter::match(SparseMlaOp op) {
   ShardingAttr sharding = op.getShardingAttr();
-  Candidate found{op,   {}, sharding.getKv().front(), {}, {}, true, false,
-                  step, {}};
+  Candidate found{
+      op, {}, sharding.getKv().front(), {}, {}, true, false, step, false, {}};
   if (op.isOnBuffers()) {
     reject(op) << "it is on buffers";
     return failure();
@@ -311,12 +315,73 @@ LogicalResult Rewriter::chooseForm(Candidate &candidate) {
   StringRef reason;
   // Of chunks too: keys are gathered for the whole step.
   candidate.expand = findExpandRows(op, reason, TakenRows::Follow);
-  if (candidate.expand)
+  if (candidate.expand) {
+    candidate.isBounded = canBoundKeys(candidate);
+    // Keys of any size go the other way only where there is one.
+    if (candidate.isBounded)
+      candidate.form = DcpStep::Gate;
     return success();
+  }
   if (candidate.form == DcpStep::Gather || candidate.chunks)
     return op.emitOpError("cannot attend gathered keys: ") << reason;
   candidate.form = DcpStep::Decode;
   return success();
+}
+
+/// Whether the op divides a step in chunks and takes this number of whole rows.
+static bool takesWholeRows(Operation *op, Value wholeRows) {
+  if (auto count = dyn_cast<CountChunkRowsOp>(op))
+    return count.getDecodes() == wholeRows;
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return split.getDecodes() == wholeRows;
+  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
+    return lengths.getDecodes() == wholeRows;
+  auto slots = dyn_cast<ChunkSlotsOp>(op);
+  return slots && slots.getDecodes() == wholeRows;
+}
+
+/// What has to move for the value to be there in front of `place`, in program
+/// order; none where it is already. Fails where something must stay.
+static FailureOr<SmallVector<Operation *>>
+findMoves(Value value, Operation *place, DominanceInfo &dominance) {
+  llvm::SetVector<Operation *> moves;
+  SmallVector<Value> needed{value};
+  while (!needed.empty()) {
+    Value next = needed.pop_back_val();
+    if (dominance.properlyDominates(next, place))
+      continue;
+    Operation *op = next.getDefiningOp();
+    if (!op || op == place || op->getBlock() != place->getBlock() ||
+        op->getNumRegions() != 0 || !isMemoryEffectFree(op))
+      return failure();
+    if (moves.insert(op))
+      llvm::append_range(needed, op->getOperands());
+  }
+  SmallVector<Operation *> ordered = moves.takeVector();
+  llvm::sort(ordered, [](Operation *one, Operation *other) {
+    return one->isBeforeInBlock(other);
+  });
+  return ordered;
+}
+
+/// Whether a step whose keys do not fit can go the way of decode steps. Chunks
+/// over ranks that keep other keys cannot, so their split has to know: the
+/// table is there in front of it, or can be.
+bool Rewriter::canBoundKeys(const Candidate &candidate) {
+  if (!candidate.chunks)
+    return true;
+  ChunkSplitOp split = getChunkSplit(candidate.op);
+  ConvertIndicesOp convert = candidate.convert;
+  auto [starts, lengths] = getStepLengths(candidate.expand);
+  Value wholeRows = split.getDecodes();
+  auto isBehind = [&](Operation *op) {
+    return op == split || !takesWholeRows(op, wholeRows) ||
+           dominance.properlyDominates(split.getOperation(), op);
+  };
+  return succeeded(findMoves(convert.getTable(), split, dominance)) &&
+         dominance.properlyDominates(starts, split) &&
+         dominance.properlyDominates(lengths, split) &&
+         llvm::all_of(wholeRows.getUsers(), isBehind);
 }
 
 /// The index ops that feed the attention alone: they move into the branches of
@@ -483,18 +548,18 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   auto [starts, lengths] = getStepLengths(expand);
   OpBuilder::InsertionGuard guard(builder);
   // Where keys do not fit there are no chunks, which their split has to know.
-  ChunkSplitOp split =
-      candidate.chunks ? getChunkSplit(candidate.op) : ChunkSplitOp();
-  // Both dominate the attention, so one dominates the other.
-  if (split &&
-      llvm::all_of(ValueRange{table, starts, lengths}, [&](Value value) {
-        return dominance.properlyDominates(value, split);
-      }))
+  if (candidate.chunks && candidate.isBounded) {
+    ChunkSplitOp split = getChunkSplit(candidate.op);
+    auto moves = findMoves(table, split, dominance);
+    for (Operation *op : *moves)
+      op->moveBefore(split);
     builder.setInsertionPoint(split);
-  else if (dominance.properlyDominates(table, expand.getOperation()))
+    // Both dominate the attention, so one dominates the other.
+  } else if (dominance.properlyDominates(table, expand.getOperation())) {
     builder.setInsertionPointAfter(expand);
-  else
+  } else {
     builder.setInsertionPointAfterValue(table);
+  }
   Blocks &blocks =
       blocksOf[{builder.getInsertionBlock(), starts, lengths, table, facts}];
   if (blocks.op)
@@ -514,43 +579,33 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   return blocks;
 }
 
-/// Whether the op divides a step in chunks and takes this number of whole rows.
-static bool takesWholeRows(Operation *op, Value wholeRows) {
-  if (auto count = dyn_cast<CountChunkRowsOp>(op))
-    return count.getDecodes() == wholeRows;
-  if (auto split = dyn_cast<ChunkSplitOp>(op))
-    return split.getDecodes() == wholeRows;
-  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
-    return lengths.getDecodes() == wholeRows;
-  auto slots = dyn_cast<ChunkSlotsOp>(op);
-  return slots && slots.getDecodes() == wholeRows;
+/// Whether the keys fit, and the step has prefill where that is asked for.
+Value Rewriter::createGate(const Candidate &candidate, Value decodes) {
+  GatherBlocksOp blocks = getBlocks(candidate).op;
+  Location loc = blocks.getLoc();
+  // Keys of every step that they fit in: none has prefill too little.
+  if (step == DcpStep::Gather)
+    decodes = arith::ConstantIndexOp::create(builder, loc, -1);
+  Value starts = getStepLengths(candidate.expand).first;
+  return GatherGateOp::create(builder, loc, builder.getI1Type(), starts,
+                              blocks.getResult(2), decodes,
+                              blocks.getMeshAttr(), candidate.axis,
+                              blocks.getBlockSizeAttr(), IntegerAttr());
 }
 
 /// A step whose keys are not gathered has no chunks: whole rows are what ranks
-/// that keep other keys can merge. So all rows are whole where keys do not fit,
-/// unless the table is there too late to know.
-void Rewriter::gateChunks(ChunkSplitOp split, const Candidate &candidate) {
-  Blocks &blocks = getBlocks(candidate);
+/// that keep other keys can merge. So all rows are whole where keys do not fit.
+Value Rewriter::gateChunks(ChunkSplitOp split, const Candidate &candidate) {
   Value wholeRows = split.getDecodes();
-  auto isBehind = [&](Operation *op) {
-    return op == split || !takesWholeRows(op, wholeRows) ||
-           dominance.properlyDominates(split.getOperation(), op);
-  };
-  if (!dominance.properlyDominates(blocks.op.getOperation(), split) ||
-      !llvm::all_of(wholeRows.getUsers(), isBehind))
-    return;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(split);
-  Location loc = split.getLoc();
-  Value isGathered = GatherGateOp::create(
-      builder, loc, builder.getI1Type(), split.getQueryStart(),
-      blocks.op.getResult(2), wholeRows, blocks.op.getMeshAttr(),
-      candidate.axis, blocks.op.getBlockSizeAttr(), IntegerAttr());
-  Value chosen = arith::SelectOp::create(builder, loc, isGathered, wholeRows,
-                                         split.getRows());
+  Value isGathered = createGate(candidate, wholeRows);
+  Value chosen = arith::SelectOp::create(builder, split.getLoc(), isGathered,
+                                         wholeRows, split.getRows());
   wholeRows.replaceUsesWithIf(chosen, [&](OpOperand &use) {
     return takesWholeRows(use.getOwner(), wholeRows);
   });
+  return isGathered;
 }
 
 /// Whether keys are gathered. Where members have rows of their own, in each
@@ -564,7 +619,11 @@ Value Rewriter::getGate(const Candidate &candidate) {
   Location loc = expand.getLoc();
   if (candidate.chunks) {
     ChunkSplitOp split = getChunkSplit(candidate.op);
-    gateChunks(split, candidate);
+    Value isGathered;
+    if (candidate.isBounded)
+      isGathered = gateChunks(split, candidate);
+    if (step == DcpStep::Gather)
+      return blocks.gate = isGathered;
     builder.setInsertionPointAfter(split);
     Value tails = CountChunkRowsOp::create(
         builder, loc, builder.getIndexType(),
@@ -576,15 +635,12 @@ Value Rewriter::getGate(const Candidate &candidate) {
                arith::ConstantIndexOp::create(builder, loc, 0));
   }
   builder.setInsertionPointAfter(blocks.op);
-  Value start = getStepLengths(expand).first;
-  Value decodes =
-      CountDecodeRowsOp::create(builder, loc, builder.getIndexType(), start,
-                                expand.getSpeculativeTokensAttr());
-  blocks.gate = GatherGateOp::create(
-      builder, loc, builder.getI1Type(), start, blocks.op.getResult(2), decodes,
-      blocks.op.getMeshAttr(), candidate.axis, blocks.op.getBlockSizeAttr(),
-      IntegerAttr());
-  return blocks.gate;
+  Value decodes;
+  if (step == DcpStep::Gate)
+    decodes = CountDecodeRowsOp::create(builder, loc, builder.getIndexType(),
+                                        getStepLengths(expand).first,
+                                        expand.getSpeculativeTokensAttr());
+  return blocks.gate = createGate(candidate, decodes);
 }
 
 GatheredSlotsOp Rewriter::createSlots(const Candidate &candidate,
@@ -891,7 +947,12 @@ void Rewriter::remark(const Candidate &candidate) {
   }
   diag << "keys gathered over " << candidate.axis << " (" << ranks << " ranks)";
   if (candidate.form == DcpStep::Gate)
-    diag << " in steps with prefill, on own keys in others";
+    diag << (step == DcpStep::Gate ? " in steps with prefill, on own keys in "
+                                     "others"
+                                   : " where they fit, on own keys elsewhere");
+  if (!candidate.isBounded)
+    diag << "; its block table is made behind the shardq.chunk_split of its "
+            "rows, so keys that do not fit are an error at run time";
 }
 
 /// What was replaced and nothing uses any more, with casts and taps of it.

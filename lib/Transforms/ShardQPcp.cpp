@@ -55,13 +55,21 @@ struct Candidate {
   FlatSymbolRefAttr mesh;
 };
 
+/// The largest step that inboxes hold; 0: of any number.
+struct Capacity {
+  int64_t tokens, requests;
+
+  /// Rows that a rank may have: chunks are padded by a row of each request.
+  int64_t getRows() const { return tokens + 2 * requests; }
+};
+
 /// Rewrites one function.
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, StringRef axis, bool twoCalls,
-                   bool isGated, int64_t maxTokens, bool remarks)
+                   bool isGated, Capacity capacity, bool remarks)
       : function(function), axis(StringAttr::get(function.getContext(), axis)),
-        twoCalls(twoCalls), isGated(isGated), maxTokens(maxTokens),
+        twoCalls(twoCalls), isGated(isGated), capacity(capacity),
         remarks(remarks), builder(function.getContext()), dominance(function) {}
 
   void run();
@@ -71,9 +79,12 @@ private:
   FlatSymbolRefAttr findMesh(SparseMlaOp op, llvm::raw_ostream &why);
   bool isSplit(Value value, bool overAxis);
   std::optional<Candidate> match(SparseMlaOp op, std::string &reason);
+  bool fitsWithRequests(ExpandRowsOp expand);
+  StringRef describeCapacity() const;
   SmallVector<Operation *> getIndexOps(const Candidate &candidate);
 
   // Emission.
+  Value createIsTooLarge(ExpandRowsOp expand);
   Value countWholeRows(ExpandRowsOp expand);
   Step &getStep(const Candidate &candidate);
   void addCall(Step &step, const Candidate &candidate, Value rows,
@@ -93,7 +104,7 @@ private:
   FunctionOpInterface function;
   StringAttr axis;
   bool twoCalls, isGated;
-  int64_t maxTokens; // 0: steps of any number of rows fit
+  Capacity capacity;
   bool remarks;
   OpBuilder builder;
   DominanceInfo dominance;
@@ -260,10 +271,19 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     why << "it has " << rows << " rows, and its step " << stepRows;
     return std::nullopt;
   }
-  if (maxTokens != 0 && !ShapedType::isDynamic(stepRows) &&
-      stepRows > maxTokens) {
+  if (capacity.tokens != 0 && !ShapedType::isDynamic(stepRows) &&
+      stepRows > capacity.tokens) {
     why << "its step has " << stepRows << " rows, more than max-tokens, "
-        << maxTokens;
+        << capacity.tokens;
+    return std::nullopt;
+  }
+  auto starts = cast<ShapedType>(expand.getQueryStart().getType());
+  if (capacity.tokens != 0 && !ShapedType::isDynamic(stepRows) &&
+      !starts.isDynamicDim(0) && !fitsWithRequests(expand)) {
+    why << "its step has " << stepRows << " rows and "
+        << starts.getDimSize(0) - 1
+        << " requests, more than max-tokens + 2*max-requests, "
+        << capacity.getRows();
     return std::nullopt;
   }
   return Candidate{op, expand, mesh};
@@ -328,6 +348,50 @@ void FunctionRewriter::addCall(Step &step, const Candidate &candidate,
   call.own[expand.getResult(1)] = take(described[1], own);
 }
 
+/// Whether a step that fits by its rows is known to fit with a row more of each
+/// request that has some.
+bool FunctionRewriter::fitsWithRequests(ExpandRowsOp expand) {
+  if (capacity.requests == 0)
+    return true;
+  auto starts = cast<ShapedType>(expand.getQueryStart().getType());
+  int64_t rows = expand.getOutType(0).getDimSize(0);
+  if (ShapedType::isDynamic(rows))
+    rows = capacity.tokens;
+  int64_t requests = rows;
+  if (!starts.isDynamicDim(0))
+    requests = std::min(requests, starts.getDimSize(0) - 1);
+  return rows + requests <= capacity.getRows();
+}
+
+/// Whether the step is larger than inboxes hold; null where it is known to fit.
+Value FunctionRewriter::createIsTooLarge(ExpandRowsOp expand) {
+  if (capacity.tokens == 0)
+    return {};
+  Location loc = expand.getLoc();
+  Value rows = expand.getRows(), isTooLarge;
+  auto isMore = [&](Value size, int64_t most) -> Value {
+    return arith::CmpIOp::create(
+        builder, loc, arith::CmpIPredicate::sgt, size,
+        arith::ConstantIndexOp::create(builder, loc, most));
+  };
+  // Of a known number of rows, it fits.
+  if (ShapedType::isDynamic(expand.getOutType(0).getDimSize(0)))
+    isTooLarge = isMore(rows, capacity.tokens);
+  if (fitsWithRequests(expand))
+    return isTooLarge;
+  // There is a start more than requests, and of these have rows no more than
+  // there are rows.
+  Value starts = tensor::DimOp::create(builder, loc, expand.getQueryStart(), 0);
+  Value requests = arith::SubIOp::create(
+      builder, loc, starts, arith::ConstantIndexOp::create(builder, loc, 1));
+  Value padding = arith::MinSIOp::create(builder, loc, rows, requests);
+  Value padded = arith::AddIOp::create(builder, loc, rows, padding);
+  Value hasMore = isMore(padded, capacity.getRows());
+  if (!isTooLarge)
+    return hasMore;
+  return arith::OrIOp::create(builder, loc, isTooLarge, hasMore);
+}
+
 /// Leading rows that no rank has chunks of. A step that is too large for the
 /// exchanges runs as one of decode requests does: on all rows, on every rank.
 Value FunctionRewriter::countWholeRows(ExpandRowsOp expand) {
@@ -335,13 +399,9 @@ Value FunctionRewriter::countWholeRows(ExpandRowsOp expand) {
   Value decodes = CountDecodeRowsOp::create(
       builder, loc, builder.getIndexType(), expand.getQueryStart(),
       expand.getSpeculativeTokensAttr());
-  // Of a known number of rows, it fits.
-  if (maxTokens == 0 ||
-      !ShapedType::isDynamic(expand.getOutType(0).getDimSize(0)))
+  Value isTooLarge = createIsTooLarge(expand);
+  if (!isTooLarge)
     return decodes;
-  Value most = arith::ConstantIndexOp::create(builder, loc, maxTokens);
-  Value isTooLarge = arith::CmpIOp::create(
-      builder, loc, arith::CmpIPredicate::sgt, expand.getRows(), most);
   return arith::SelectOp::create(builder, loc, isTooLarge, expand.getRows(),
                                  decodes);
 }
@@ -583,6 +643,17 @@ static void eraseUnused(ArrayRef<Operation *> ops) {
   }
 }
 
+/// What becomes of steps that are too large, where that is not told.
+StringRef FunctionRewriter::describeCapacity() const {
+  if (capacity.tokens == 0)
+    return "; without max-tokens, steps of more rows than inboxes hold are an "
+           "error at run time";
+  if (capacity.requests == 0)
+    return "; without max-requests, steps of more requests than inboxes hold "
+           "are an error at run time";
+  return "";
+}
+
 void FunctionRewriter::run() {
   SmallVector<Candidate> candidates;
   function.walk([&](SparseMlaOp op) {
@@ -600,7 +671,8 @@ void FunctionRewriter::run() {
           << (attendsGatheredQueries(op)
                   ? "; all rows are indexed and their queries travel, own ones "
                     "alone with --shardq-pcp in front of --shardq-dcp"
-                  : "");
+                  : "")
+          << describeCapacity();
     else if (!reason.empty())
       emitRemark(op.getLoc()) << "attention is left alone: " << reason;
   });
@@ -621,7 +693,8 @@ struct ShardQPcpPass : public shardq::impl::ShardQPcpBase<ShardQPcpPass> {
       return signalPassFailure();
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
-        FunctionRewriter(function, axis, twoCalls, gate, maxTokens, remarks)
+        FunctionRewriter(function, axis, twoCalls, gate,
+                         Capacity{maxTokens, maxRequests}, remarks)
             .run();
     });
   }
@@ -629,10 +702,16 @@ struct ShardQPcpPass : public shardq::impl::ShardQPcpBase<ShardQPcpPass> {
 private:
   LogicalResult verifyOptions() {
     Location loc = getOperation().getLoc();
-    if (maxTokens < 0 || maxTokens > std::numeric_limits<int32_t>::max())
+    for (auto [name, value] :
+         {std::pair<StringRef, int64_t>{"max-tokens", maxTokens},
+          {"max-requests", maxRequests}})
+      if (value < 0 || value > std::numeric_limits<int32_t>::max())
+        return emitError(loc, "shardq-pcp: ")
+               << name << " is " << value << ", expected 0 to 2147483647";
+    if (maxTokens == 0 && maxRequests != 0)
       return emitError(loc, "shardq-pcp: ")
-             << "max-tokens is " << int64_t(maxTokens)
-             << ", expected 0 to 2147483647";
+             << "max-requests is " << int64_t(maxRequests)
+             << " without max-tokens, expected 0";
     if (maxTokens != 0 && !gate)
       return emitError(loc, "shardq-pcp: ")
              << "max-tokens is " << int64_t(maxTokens)

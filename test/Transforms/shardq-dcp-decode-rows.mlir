@@ -16,6 +16,7 @@ shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 // CHECK-LABEL: func @step
 // CHECK-SAME: %[[NOPE:[a-z0-9]+]]: tensor<?x16x512xbf16>, %[[ROPE:[a-z0-9]+]]: tensor<?x16x64xbf16>, %[[KV:[a-z0-9]+]]: tensor<?x576xbf16>,
 // CHECK-SAME: %[[START:[a-z0-9]+]]: tensor<?xi32>, %[[LENS:[a-z0-9]+]]: tensor<?xi32>, %[[TABLE:[a-z0-9]+]]: tensor<?x?xi32>, %[[TOPK:[a-z0-9]+]]
+// CHECK: %[[OUT:.*]] = scf.if
 // CHECK: %[[HANDLE:.*]] = shardq.gather_kv_start(%[[KV]])
 // CHECK: %[[SLOTS:.*]] = shardq.gathered_slots %[[TOPK]]
 // CHECK: %[[COUNT:.*]] = shardq.count_decode_rows %[[START]] {speculative_tokens = 1 : i64}
@@ -33,7 +34,11 @@ shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 // CHECK: shardq.gather_kv_finish %[[HANDLE]]
 // CHECK: %[[PREFILLED:.*]] = shardq.sparse_mla
 // CHECK: tensor.insert_slice %[[DECODED]] into
-// CHECK: %[[OUT:.*]] = tensor.insert_slice %[[PREFILLED]] into
+// CHECK: %[[JOINED:.*]] = tensor.insert_slice %[[PREFILLED]] into
+// CHECK: scf.yield %[[JOINED]]
+// CHECK: } else {
+// CHECK-NOT: shardq.gather_kv
+// CHECK: shardq.combine_lse
 // CHECK: return %[[OUT]]
 //
 // GATE-LABEL: func @step

@@ -1,4 +1,4 @@
-// Steps with prefill: keys are gathered, while the indexer runs.
+// Steps with prefill, or all: keys are gathered where they fit, while the indexer runs.
 //
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefixes=CHECK,GATHER
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false null-block=-1" | FileCheck %s --check-prefixes=CHECK,GATE
@@ -14,20 +14,33 @@
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false" --shardq-to-cpu -o /dev/null
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gate remarks=false" --shard-q-tokens="remarks=false min-tokens=0" --shardq-to-cpu -o /dev/null
 
-// The gather starts as early as its blocks are known, behind the write of the cache, and ends at the
-// attention; a tap goes along with what it observes.
+// The gather starts in front of what feeds this attention alone, behind the write of the cache, and ends at the
+// attention; a tap goes along with what it observes. Where keys of all steps are gathered the gate asks for capacity alone.
 // CHECK-LABEL: func @step
 // CHECK-SAME: %[[NOPE:[a-z0-9]+]]: tensor<?x16x512xbf16>, %[[ROPE:[a-z0-9]+]]: tensor<?x16x64xbf16>, %[[OLD:[a-z0-9]+]]: tensor<?x576xbf16>,
 // CHECK-SAME: %[[START:[a-z0-9]+]]: tensor<?xi32>, %[[LENS:[a-z0-9]+]]: tensor<?xi32>, %[[TABLE:[a-z0-9]+]]: tensor<?x?xi32>
 // CHECK: %[[STEP:.*]]:2 = shardq.expand_rows
 // GATHER: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %[[TABLE]] lengths(%[[LENS]]) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} :
+// GATHER: %[[NONE:.*]] = arith.constant -1 : index
+// GATHER: %[[FITS:.*]] = shardq.gather_gate %[[START]] blocks(%[[BLOCKS]]#2) decodes(%[[NONE]]) over @ranks "dcp" {block_size = 64 : i64}
 // GATHER: %[[KV:.*]] = call @write(%[[OLD]])
+// GATHER-NEXT: %[[OUT:.*]] = scf.if %[[FITS]] -> (tensor<?x16x512xbf16>) {
 // GATHER-NEXT: %[[HANDLE:.*]] = shardq.gather_kv_start(%[[KV]]) blocks(%[[BLOCKS]]#0, %[[BLOCKS]]#2) over @ranks "dcp" {block_size = 64 : i64, block_stride_rows = 70 : i64}
 // GATHER: %[[TOPK:.*]] = shardq.topk
 // GATHER-NEXT: shardq.tap "topk" %[[TOPK]]
 // GATHER-NEXT: %[[SLOTS:.*]] = shardq.gathered_slots %[[TOPK]] blocks(%[[BLOCKS]]#1, %[[BLOCKS]]#2) rows(%[[STEP]]#0) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64}
 // GATHER-NEXT: %[[ALL:.*]] = shardq.gather_kv_finish %[[HANDLE]] : (!shardq.kv_gather) -> tensor<?x576xbf16>
-// GATHER-NEXT: %[[OUT:.*]] = shardq.sparse_mla q(%[[NOPE]], %[[ROPE]]) kv(%[[ALL]]) slots(%[[SLOTS]]) rows(%[[STEP]]#0) {scale = 5.000000e-01 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
+// GATHER-NEXT: %[[ATTENDED:.*]] = shardq.sparse_mla q(%[[NOPE]], %[[ROPE]]) kv(%[[ALL]]) slots(%[[SLOTS]]) rows(%[[STEP]]#0) {scale = 5.000000e-01 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"]>}
+// GATHER-NEXT: scf.yield %[[ATTENDED]]
+// GATHER-NEXT: } else {
+// GATHER-NEXT: %[[TOPK:.*]] = shardq.topk
+// GATHER-NEXT: shardq.tap "topk" %[[TOPK]]
+// GATHER-NEXT: shardq.filter_indices %[[TOPK]]
+// GATHER-NEXT: shardq.gather_query
+// GATHER-NEXT: shardq.sparse_mla
+// GATHER-NEXT: shardq.combine_lse
+// GATHER-NEXT: scf.yield
+// GATHER-NEXT: }
 //
 // GATE: %[[BLOCKS:.*]]:3 = shardq.gather_blocks %[[TABLE]] lengths(%[[LENS]]) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64, null_block = -1 : i32}
 // GATE: %[[DECODES:.*]] = shardq.count_decode_rows %[[START]] {speculative_tokens = 1 : i64}
@@ -57,6 +70,7 @@
 // TOKENS-LABEL: func @step
 // TOKENS-NOT: shardq.gather_kv_start
 // TOKENS: scf.if
+// TOKENS-NEXT: scf.if
 // TOKENS-NEXT: %[[HANDLE:.*]] = shardq.gather_kv_start
 // TOKENS: shardq.topk
 // TOKENS: shardq.gathered_slots
@@ -98,14 +112,19 @@ func.func @step(%nope: tensor<?x16x512xbf16>, %rope: tensor<?x16x64xbf16>, %old:
 // CHECK-LABEL: func @layers
 // CHECK-COUNT-1: shardq.gather_blocks
 // CHECK-NOT: shardq.gather_blocks
-// GATHER: %[[H1:.*]] = shardq.gather_kv_start
 // GATHER: shardq.topk
+// GATHER: scf.if
+// GATHER-NEXT: %[[H1:.*]] = shardq.gather_kv_start
 // GATHER: %[[SLOTS:.*]]:2 = shardq.gathered_slots {{.*}} -> (tensor<?x8xi64>, tensor<?xi32>)
 // GATHER: shardq.gather_kv_finish %[[H1]]
 // GATHER: %[[O1:.*]]:2 = shardq.sparse_mla {{.*}} slots(%[[SLOTS]]#0) rows(%{{.*}}) topk_length(%[[SLOTS]]#1) {lse = #shardq.lse<base = two>
+// GATHER: else
+// GATHER: scf.if
 // GATHER-NEXT: %[[H2:.*]] = shardq.gather_kv_start
+// GATHER-NEXT: shardq.gathered_slots
 // GATHER-NEXT: shardq.gather_kv_finish %[[H2]]
 // GATHER-NEXT: shardq.sparse_mla
+// GATHER: else
 // CHECK-NOT: shardq.convert_indices
 // GATE: shardq.topk
 // GATE: scf.if
@@ -136,10 +155,10 @@ func.func @layers(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %kv2: tensor<?x4x
 // rank's block.
 // CHECK-LABEL: func @sink
 // CHECK-SAME: %[[SINK:[a-z0-9]+]]: tensor<4xf32>
-// GATE: scf.if
+// CHECK: scf.if
 // CHECK: shardq.gather_kv_start
 // CHECK: shardq.sparse_mla {{.*}} sink(%[[SINK]])
-// GATE: } else {
+// CHECK: } else {
 // GATE: %[[PART:.*]]:2 = shardq.sparse_mla
 // GATE-NOT: sink(
 // GATE: %[[ME:.*]] = shardq.rank over @ranks "tp"

@@ -2,6 +2,9 @@
 // RUN: shardq-opt %s --split-input-file --shardq-dcp="step=gather remarks=false" | FileCheck %s --check-prefix=GATHER
 // RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="remarks=false" --cse | FileCheck %s --check-prefix=CHUNKS
 // RUN: shardq-opt %s --split-input-file --shardq-pcp="two-calls=true remarks=false" --shardq-dcp="remarks=false" --cse | FileCheck %s --check-prefix=TWO
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=gather remarks=false" --cse | FileCheck %s --check-prefix=EVERY
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=gather" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK-EVERY
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=decode remarks=false" 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MERGED-CHUNKS
 
@@ -52,6 +55,21 @@
 // TWO: shardq.count_chunk_rows tail %{{.*}} decodes(%[[WHOLE]])
 // TWO: shardq.chunk_lengths head %{{.*}} decodes(%[[WHOLE]])
 // TWO: shardq.chunk_lengths tail %{{.*}} decodes(%[[WHOLE]])
+// With keys of all steps the split knows their capacity alone, as does the branch.
+// EVERY-LABEL: func.func @attend
+// EVERY: %[[DECODES:.*]] = shardq.count_decode_rows
+// EVERY: %[[BLOCKS:.*]]:3 = shardq.gather_blocks
+// EVERY: %[[FITS:.*]] = shardq.gather_gate %{{.*}} blocks(%[[BLOCKS]]#2) decodes(%c-1) over @ranks "kv"
+// EVERY: %[[WHOLE:.*]] = arith.select %[[FITS]], %[[DECODES]], %{{.*}} : index
+// EVERY: shardq.chunk_split %{{.*}} decodes(%[[WHOLE]])
+// EVERY: scf.if %[[FITS]]
+// EVERY: shardq.gather_kv_start
+// EVERY: } else {
+// EVERY: shardq.combine_lse
+// REMARK: remark: attention runs on keys gathered over "kv" (4 ranks) in steps with prefill, on own keys in others
+// REMARK-NOT: made behind
+// REMARK-EVERY: remark: attention runs on keys gathered over "kv" (4 ranks) where they fit, on own keys elsewhere
+// REMARK-EVERY-NOT: made behind
 // MERGED-CHUNKS: error: 'shardq.sparse_mla' op cannot attend own keys alone: it runs on chunks of requests over "pcp", over which its KV is sharded too
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]
@@ -100,7 +118,7 @@ func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<
 // -----
 
 // A layer with a table of its own: one whose keys do not fit, and no layer has chunks. A table that is made behind the split is
-// too late for that: then keys are gathered wherever there is prefill.
+// made in front of it, unless that may do more: it is too late then, and keys are gathered wherever there is prefill.
 // DECODE-LABEL: func.func @tables
 // GATHER-LABEL: func.func @tables
 // CHUNKS-LABEL: func.func @tables
@@ -109,17 +127,39 @@ func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<
 // CHUNKS: %[[ONE:.*]] = arith.select %[[FITS]], %[[DECODES]], %{{.*}} : index
 // CHUNKS: %[[FITS2:.*]] = shardq.gather_gate {{.*}} decodes(%[[ONE]])
 // CHUNKS: %[[BOTH:.*]] = arith.select %[[FITS2]], %[[ONE]], %{{.*}} : index
-// CHUNKS: shardq.chunk_split {{.*}} decodes(%[[BOTH]])
-// CHUNKS: %[[TAILS:.*]] = shardq.count_chunk_rows tail {{.*}} decodes(%[[BOTH]])
+// CHUNKS: %[[SUM:.*]] = arith.addi %{{.*}}, %{{.*}} : tensor<?x?xi32>
+// CHUNKS: %[[VIEWED:.*]] = tensor.cast %[[SUM]]
+// CHUNKS: shardq.gather_blocks %[[VIEWED]]
+// CHUNKS: %[[FITS3:.*]] = shardq.gather_gate {{.*}} decodes(%[[BOTH]])
+// CHUNKS: %[[THREE:.*]] = arith.select %[[FITS3]], %[[BOTH]], %{{.*}} : index
+// CHUNKS: shardq.chunk_split {{.*}} decodes(%[[THREE]])
+// CHUNKS: %[[TAILS:.*]] = shardq.count_chunk_rows tail {{.*}} decodes(%[[THREE]])
 // CHUNKS: %[[OPEN:.*]] = arith.cmpi sgt, %[[TAILS]], %c0
 // CHUNKS-NOT: shardq.count_chunk_rows
 // CHUNKS-COUNT-3: shardq.gather_kv_start
+// CHUNKS: call @table
+// CHUNKS: shardq.gather_blocks
+// CHUNKS-NOT: shardq.gather_gate
+// CHUNKS: shardq.gather_kv_start
+// EVERY-LABEL: func.func @tables
+// EVERY-COUNT-3: shardq.gather_gate
+// EVERY: shardq.chunk_split
+// EVERY-NOT: shardq.gather_gate
+// EVERY: call @table
+// EVERY: shardq.gather_kv_finish
+// EVERY: shardq.sparse_mla
+// EVERY-NOT: shardq.combine_lse
+// REMARK-COUNT-3: in steps with prefill, on own keys in others{{$}}
+// REMARK: remark: attention runs on keys gathered over "kv" (4 ranks) in steps with prefill, on own keys in others; its block table is made behind the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
+// REMARK-EVERY-COUNT-3: where they fit, on own keys elsewhere{{$}}
+// REMARK-EVERY: remark: attention runs on keys gathered over "kv" (4 ranks); its block table is made behind the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
 // TWO-LABEL: func.func @tables
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]
+func.func private @table(tensor<?x?xi32>) -> tensor<?x?xi32>
 func.func @tables(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<?x12xi32>, %table: tensor<?x?xi32>, %other: tensor<?x?xi32>,
                   %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>)
-    -> (tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>) {
+    -> (tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>) {
   %c0 = arith.constant 0 : index
   %rows = tensor.dim %q, %c0 : tensor<?x8x40xbf16>
   %req, %visible = shardq.expand_rows %query_start, %seq_lens to %rows
@@ -134,11 +174,18 @@ func.func @tables(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor
   %1 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots2) rows(%req)
       {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
       : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
-  %late = arith.addi %table, %other : tensor<?x?xi32>
+  %sum = arith.addi %table, %other : tensor<?x?xi32>
+  %late = tensor.cast %sum : tensor<?x?xi32> to tensor<?x9xi32>
   %slots3 = shardq.convert_indices %topk table(%late) rows(%req) {block_size = 64 : i64}
-      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x12xi32>
+      : (tensor<?x12xi32>, tensor<?x9xi32>, tensor<?xi32>) -> tensor<?x12xi32>
   %2 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots3) rows(%req)
       {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
       : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
-  return %0, %1, %2 : tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>
+  %late4 = func.call @table(%table) : (tensor<?x?xi32>) -> tensor<?x?xi32>
+  %slots4 = shardq.convert_indices %topk table(%late4) rows(%req) {block_size = 64 : i64}
+      : (tensor<?x12xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x12xi32>
+  %3 = shardq.sparse_mla q(%q) kv(%kv) slots(%slots4) rows(%req)
+      {scale = 0.2 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<4> ["kv"]>}
+      : (tensor<?x8x40xbf16>, tensor<?x40xbf16>, tensor<?x12xi32>, tensor<?xi32>) -> tensor<?x8x32xbf16>
+  return %0, %1, %2, %3 : tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>, tensor<?x8x32xbf16>
 }

@@ -8,9 +8,31 @@
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="max-tokens=-1" 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="max-tokens=2147483648" 2>&1 | FileCheck %s --check-prefix=LARGE
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="max-tokens=64 gate=false" 2>&1 | FileCheck %s --check-prefix=UNGATED
+// RUN: not shardq-opt %s --split-input-file --shardq-pcp="max-tokens=64 max-requests=-1" 2>&1 | FileCheck %s --check-prefix=NEGATIVE-REQUESTS
+// RUN: not shardq-opt %s --split-input-file --shardq-pcp="max-tokens=64 max-requests=2147483648" 2>&1 | FileCheck %s --check-prefix=LARGE-REQUESTS
+// RUN: not shardq-opt %s --split-input-file --shardq-pcp="max-requests=8" 2>&1 | FileCheck %s --check-prefix=ALONE
+// NEGATIVE-REQUESTS: error: shardq-pcp: max-requests is -1, expected 0 to 2147483647
+// LARGE-REQUESTS: error: shardq-pcp: max-requests is 2147483648, expected 0 to 2147483647
+// ALONE: error: shardq-pcp: max-requests is 8 without max-tokens, expected 0
 // NEGATIVE: error: shardq-pcp: max-tokens is -1, expected 0 to 2147483647
 // LARGE: error: shardq-pcp: max-tokens is 2147483648, expected 0 to 2147483647
 // UNGATED: error: shardq-pcp: max-tokens is 64 with gate=false, expected 0: without the gate every step exchanges rows
+//
+// Requests count as well, with a row more of each; so do they where the types say how many rows there are, if these do not say that it fits.
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="max-tokens=64 max-requests=8 remarks=false" | FileCheck %s --check-prefix=REQUESTS
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="max-tokens=64 max-requests=32 remarks=false" | FileCheck %s --check-prefix=MANY
+// RUN: shardq-opt %s --split-input-file --shardq-pcp="max-tokens=64 max-requests=8" -o /dev/null 2>&1 | FileCheck %s --check-prefix=SAYS
+// RUN: shardq-opt %s --split-input-file --shardq-pcp -o /dev/null 2>&1 | FileCheck %s --check-prefix=BARE
+// BARE: remark: attention runs on chunks of requests over "pcp" (2 ranks); without max-tokens, steps of more rows than inboxes hold are an error at run time
+// SAYS: remark: attention runs on chunks of requests over "pcp" (2 ranks){{$}}
+// SAYS: remark: attention is left alone: its step has 60 rows and 30 requests, more than max-tokens + 2*max-requests, 80
+// MANY-LABEL: func.func @write
+// MANY: %[[MORE:.*]] = arith.cmpi sgt, %{{.*}}, %c64
+// MANY-NOT: arith.ori
+// MANY: arith.select %[[MORE]],
+// MANY-LABEL: func.func @fits
+// MANY-NOT: arith.select
+// MANY-LABEL: func.func @never
 //
 // The bound costs no inbox and no generation: what is planned is the same, and proved.
 // DEFINE: %{pcp} =
@@ -23,6 +45,16 @@
 
 // Whatever divides the step takes one number of whole rows, the gate of the exchanges among it; so the rows to write are
 // those given, too.
+// REQUESTS-LABEL: func.func @write
+// REQUESTS: %[[MORE:.*]] = arith.cmpi sgt, %[[ROWS:.*]], %c64
+// REQUESTS: %[[STARTS:.*]] = tensor.dim %[[START:.*]], %c0
+// REQUESTS: %[[N:.*]] = arith.subi %[[STARTS]], %c1
+// REQUESTS: %[[SOME:.*]] = arith.minsi %[[ROWS]], %[[N]]
+// REQUESTS: %[[PADDED:.*]] = arith.addi %[[ROWS]], %[[SOME]]
+// REQUESTS: %[[TOO:.*]] = arith.cmpi sgt, %[[PADDED]], %c80
+// REQUESTS: %[[EITHER:.*]] = arith.ori %[[MORE]], %[[TOO]]
+// REQUESTS: %[[WHOLE:.*]] = arith.select %[[EITHER]], %[[ROWS]], %{{.*}} : index
+// REQUESTS: shardq.chunk_split %[[START]] decodes(%[[WHOLE]])
 // CHECK-LABEL: func.func @write
 // CHECK-SAME: %[[NEW:[^:]*]]: tensor<?x8xbf16>, %[[AT:[^:]*]]: tensor<?xi64>
 // CHECK: %[[DECODES:.*]] = shardq.count_decode_rows %[[START:.*]] :
@@ -60,6 +92,10 @@ func.func @write(%new: tensor<?x8xbf16>, %at: tensor<?xi64>, %q: tensor<?x4x8xbf
 // -----
 
 // Of a known number of rows, 64 need no choice.
+// REQUESTS-LABEL: func.func @fits
+// REQUESTS: %[[TOO:.*]] = arith.cmpi sgt, %{{.*}}, %c80
+// REQUESTS-NOT: arith.ori
+// REQUESTS: arith.select %[[TOO]],
 // CHECK-LABEL: func.func @fits
 // CHECK-NOT: arith.select
 // CHECK: shardq.chunk_split
@@ -91,4 +127,26 @@ func.func @never(%q: tensor<65x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<
   %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
       : (tensor<65x4x8xbf16>, tensor<?x8xbf16>, tensor<65x16xi32>, tensor<65xi32>) -> tensor<65x4x8xbf16>
   return %out : tensor<65x4x8xbf16>
+}
+
+// -----
+
+// Of known numbers both ways; here 60 rows of 30 requests.
+// CHECK-LABEL: func.func @requests
+// CHECK: shardq.chunk_split
+// TWO-LABEL: func.func @requests
+// REQUESTS-LABEL: func.func @requests
+// REQUESTS-NOT: shardq.chunk_split
+// MANY-LABEL: func.func @requests
+// MANY-NOT: arith.select
+// MANY: shardq.chunk_split
+shardq.mesh @ranks ["pcp" = 2]
+func.func @requests(%q: tensor<60x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<60x16xi32>, %start: tensor<31xi32>,
+                    %lens: tensor<30xi32>, %rows: index) -> tensor<60x4x8xbf16> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<31xi32>, tensor<30xi32>, index) -> (tensor<60xi32>, tensor<60xi32>)
+  // expected-remark @+1 {{; without max-requests, steps of more requests than inboxes hold are an error at run time}}
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<60x4x8xbf16>, tensor<?x8xbf16>, tensor<60x16xi32>, tensor<60xi32>) -> tensor<60x4x8xbf16>
+  return %out : tensor<60x4x8xbf16>
 }

@@ -182,7 +182,8 @@ static void describeProgram(ModuleOp module, const AsmParserState &names,
 static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
   if (!flags.pipeline.empty() || !flags.shardQTokens)
     return flags.pipeline;
-  return run::getDefaultPipeline(module, flags.minTokens, flags.maxTokens);
+  return run::getDefaultPipeline(module, flags.minTokens, flags.maxTokens,
+                                 flags.maxRequests);
 }
 
 /// The passes that lower.

@@ -33,7 +33,7 @@ OwningOpRef<ModuleOp> run::parseModule(llvm::SourceMgr &sources,
 }
 
 std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
-                                    int64_t maxTokens) {
+                                    int64_t maxTokens, int64_t maxRequests) {
   std::string axis = "tp";
   root->walk([&](SparseMlaOp op) {
     ShardingAttr sharding = op.getShardingAttr();
@@ -51,7 +51,8 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
                           .wasInterrupted();
   // Chunks before both: they change nothing in a program without the axis.
   return (llvm::Twine("builtin.module(shardq-pcp{max-tokens=") +
-          llvm::Twine(maxTokens) + " remarks=false}," +
+          llvm::Twine(maxTokens) + " max-requests=" + llvm::Twine(maxRequests) +
+          " remarks=false}," +
           (hasShardedKv ? "shardq-dcp{remarks=false}," : "") +
           "shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")

@@ -18,9 +18,9 @@ OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
 
 /// The default rewrite as text of a pass pipeline: token sharding on the axis
 /// that the first head-sharded attention under `root` names. Exchanges are
-/// planned for steps of `maxTokens` rows.
+/// planned for steps of `maxTokens` rows and `maxRequests` requests.
 std::string getDefaultPipeline(Operation *root, int64_t minTokens,
-                               int64_t maxTokens);
+                               int64_t maxTokens, int64_t maxRequests);
 
 } // namespace mlir::shardq::run
 

@@ -64,6 +64,23 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
   return blocks <= getPlannedBlocks(gate, ranks, options);
 }
 
+/// Whether the step is larger than one of the bounds: to its rows, or to those
+/// with a row more of each request.
+static bool isTooLarge(Value condition, const Step &step) {
+  if (auto either = condition.getDefiningOp<arith::OrIOp>())
+    return isTooLarge(either.getLhs(), step) ||
+           isTooLarge(either.getRhs(), step);
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  std::optional<int64_t> most =
+      compare ? getConstantIntValue(compare.getRhs()) : std::nullopt;
+  if (!most)
+    return false;
+  int64_t rows = step.getNumRows();
+  if (compare.getLhs().getDefiningOp<arith::AddIOp>())
+    rows += std::min<int64_t>(rows, step.getNumRequests());
+  return rows > *most;
+}
+
 /// Rows that are whole on every rank: those of decode requests, or where a
 /// bound has been put to the rows or the keys of chunks, all.
 static int64_t countWholeRows(Value rows, const Step &step,
@@ -77,10 +94,7 @@ static int64_t countWholeRows(Value rows, const Step &step,
       return step.getNumRows();
     return countWholeRows(bound.getTrueValue(), step, options);
   }
-  auto compare = bound.getCondition().getDefiningOp<arith::CmpIOp>();
-  std::optional<int64_t> most =
-      compare ? getConstantIntValue(compare.getRhs()) : std::nullopt;
-  if (most && step.getNumRows() > *most)
+  if (isTooLarge(bound.getCondition(), step))
     return step.getNumRows();
   return countWholeRows(bound.getFalseValue(), step, options);
 }
@@ -90,6 +104,12 @@ static CountChunkRowsOp getChunkGate(scf::IfOp branch) {
   auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
   return compare ? compare.getLhs().getDefiningOp<CountChunkRowsOp>()
                  : CountChunkRowsOp();
+}
+
+/// Whether steps without prefill are none for the gate.
+static bool asksForPrefill(GatherGateOp gate) {
+  std::optional<int64_t> decodes = getConstantIntValue(gate.getDecodes());
+  return !decodes || *decodes >= 0;
 }
 
 /// What a program with a sharded KV cache does; nothing of others.
@@ -116,10 +136,12 @@ static std::string describeContext(ModuleOp rewritten, const Step &step,
            : merges  ? "none: each rank attends its own keys"
            : gathers ? "none: each rank attends gathered keys"
                      : "";
-  if (step.getDecodeRows() == step.getNumTokens())
+  bool isForAll = gate && !asksForPrefill(gate);
+  if (!isForAll && step.getDecodeRows() == step.getNumTokens())
     return "closed: no prefill, each rank attends its own keys";
   Value wholeRows = gate ? gate.getDecodes() : chunks.getDecodes();
-  if (countWholeRows(wholeRows, step, options) >= step.getNumTokens())
+  if (!isForAll &&
+      countWholeRows(wholeRows, step, options) >= step.getNumTokens())
     return "closed: the step does not fit the exchange buffers, each rank "
            "attends its own keys";
   auto blocks =

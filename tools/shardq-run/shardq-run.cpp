@@ -452,12 +452,13 @@ static int runTool(const Flags &flags) {
   options.compile.maxTokens = flags.maxTokens
                                   ? int64_t(flags.maxTokens)
                                   : std::max<int64_t>(step.getNumRows(), 1);
-  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline =
-        getDefaultPipeline(*module, flags.minTokens, options.compile.maxTokens);
   options.compile.maxRequests =
       flags.maxRequests ? int64_t(flags.maxRequests)
                         : std::max<int64_t>(step.getNumRequests(), 1);
+  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
+    options.pipeline =
+        getDefaultPipeline(*module, flags.minTokens, options.compile.maxTokens,
+                           options.compile.maxRequests);
   // What is beyond the planner's limit cannot be gathered.
   options.compile.maxKvTokens =
       flags.maxKvTokens

@@ -324,7 +324,8 @@ def ShardQ_GatherGateOp : ShardQ_Op<"gather_gate", [
   let description = [{
     True when both hold; equal on every rank, since every input is:
 
-    1. a token of the step belongs to a prefill request: `query_start[R] > decodes`
+    1. a token of the step belongs to a prefill request: `query_start[R] > decodes`. With `decodes` below 0 that holds in every
+       step, and the second alone decides
     2. the blocks fit the inbox: `count[0]` is at most `max_blocks`. Unset until
        `--shardq-plan-workspace` has planned it.
 

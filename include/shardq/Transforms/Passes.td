@@ -80,11 +80,13 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
 
     With `blocks=full` every entry of the table is gathered (`gather_blocks`), so that sizes do not depend on the step.
 
-    `step` says which: `decode`, `gather`, or `gate` for both under an `scf.if` on a `gather_gate`,
+    `step` says which: `decode`; `gather`, where a step whose keys do not fit the inbox goes the way of decode steps; or `gate`,
+    where one without prefill does so too. The last two are both forms under an `scf.if` on a `gather_gate`,
     with the index ops that feed this attention alone. (Where the rows are chunks of requests over ranks that
     KV is divided over too, other rows than the peers' cannot go the other way: in a step whose keys do not fit no request is in
-    chunks, as in one without prefill. A table that is made behind the `chunk_split` comes too late for that, and keys that do
-    not fit are an error of the runtime.) The gather needs the step's lengths, from the `expand_rows`
+    chunks, as in one without prefill. A table that is made behind the `chunk_split` is made in front of it, where nothing that it
+    is made of stands behind. One that cannot be comes too late: keys are then gathered in each step with chunks, with a remark that those
+    that do not fit are an error of the runtime.) The gather needs the step's lengths, from the `expand_rows`
     that the op's `rows` or the producers of its slots refer to; with `gate`, an attention without one gets the form
     for decode steps. A sink joins the merge, and no partial output. The two calls of `--shardq-pcp` share one gather,
     unless decode rows are combined.
@@ -117,7 +119,7 @@ def ShardQDcp : Pass<"shardq-dcp", "::mlir::ModuleOp"> {
     Option<"step", "step", "::mlir::shardq::DcpStep", "::mlir::shardq::DcpStep::Gate",
            "Steps that the program is for", [{::llvm::cl::values(
              clEnumValN(::mlir::shardq::DcpStep::Decode, "decode", "Queries are gathered, outputs merged"),
-             clEnumValN(::mlir::shardq::DcpStep::Gather, "gather", "Keys are gathered"),
+             clEnumValN(::mlir::shardq::DcpStep::Gather, "gather", "Keys are gathered, where they fit"),
              clEnumValN(::mlir::shardq::DcpStep::Gate, "gate", "Both, by what the step holds"))}]>,
     Option<"decodeRows", "decode-rows", "::mlir::shardq::DecodeRows", "::mlir::shardq::DecodeRows::Gather",
            "Where decode rows attend in steps in which keys are gathered", [{::llvm::cl::values(
@@ -163,17 +165,23 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Decode requests are on every rank, so a step of nothing else needs no exchange: `%has_prefill` is whether tails have
     rows (`count_chunk_rows`), the same on all ranks. With `gate=false` every step gathers.
 
-    A step of more than `max-tokens` rows would not fit the inboxes. All of its rows are then taken for those of decode requests:
+    A step of more than `max-tokens` rows would not fit the inboxes, nor would one whose rows are more than
+    `max-tokens + 2*max-requests` together with a row more for each request. All of its rows are then taken for those of decode requests:
     each rank runs them all, as without the pass, and nothing is gathered.
 
     ```mlir
     %more = arith.cmpi sgt, %rows, %c8192 : index
-    %whole = arith.select %more, %rows, %decodes : index
+    %some = arith.minsi %rows, %requests : index
+    %padded = arith.addi %rows, %some : index
+    %too_many = arith.cmpi sgt, %padded, %c8704 : index
+    %not_fit = arith.ori %more, %too_many : i1
+    %whole = arith.select %not_fit, %rows, %decodes : index
     %mine, %restore = shardq.chunk_split %query_start decodes(%whole) rows(%rows) over @ranks "pcp"
     ```
 
-    `max-tokens` is that of `--shardq-plan-workspace`, which the tools hand in; whoever runs this pass alone, in front of a
-    pipeline with `max-tokens` of its own, gives both. Where the types say how many rows a step has, those that fit need no choice,
+    `max-tokens` and `max-requests` are those of `--shardq-plan-workspace`, which the tools hand in; whoever runs this pass alone, in
+    front of a pipeline with numbers of its own, gives them to both. Without them the remark of each attention says what that
+    means. Where the types say how many rows and requests a step has, those that fit need no choice,
     and an attention of more is left alone.
 
     Padded rows have request -1 and visible length 0. With `two-calls` the heads (with the decode requests) and the
@@ -196,6 +204,8 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Option<"gate", "gate", "bool", "true", "Exchange nothing in steps without prefill">,
     Option<"maxTokens", "max-tokens", "int64_t", "0",
            "Rows of the largest step that inboxes hold; 0: steps of any size are exchanged">,
+    Option<"maxRequests", "max-requests", "int64_t", "0",
+           "Requests of the largest step that inboxes hold, where max-tokens is given; 0: of any number">,
     Option<"remarks", "remarks", "bool", "true",
            "Say which attentions were rewritten, and why others were not">
   ];
