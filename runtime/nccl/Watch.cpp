@@ -163,8 +163,8 @@ bool Watch::waitsDirectly(int32_t slot) {
 }
 
 /// Of the exchanges of a slot that have begun, the stream waits in one at most:
-/// around a direct one that is waited for in none, and in one of which somebody
-/// has not come before those to which all have.
+/// in none while a kernel of a direct one waits, and in one of which somebody
+/// has not come rather than in those to which all have.
 void Watch::look(int32_t slot) {
   std::vector<Open> open;
   for (int32_t channel = 0; channel != numChannels(comm); ++channel) {
