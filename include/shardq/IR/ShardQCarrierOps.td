@@ -132,7 +132,7 @@ def ShardQ_JoinAsideOp : ShardQ_Op<"join_aside"> {
   let hasVerifier = 1;
 }
 
-def ShardQ_ExpectOp : ShardQ_Op<"expect"> {
+def ShardQ_ExpectOp : ShardQ_Op<"expect", [MemoryEffects<[MemWrite]>]> {
   let summary = "an error of the runtime unless two numbers are equal";
   let description = [{
     Records that `what` is `found`, where it is not `expected`, as an error of this rank that the call returns. Nothing stops: what

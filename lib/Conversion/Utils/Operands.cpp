@@ -7,6 +7,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "shardq/IR/CarrierOps.h"
+#include "shardq/IR/OperandNames.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -135,55 +136,6 @@ bool mlir::shardq::haveSameRows(ArrayRef<Value> buffers) {
     return isEqualConstantIntOrValue(getRowCount(buffer),
                                      getRowCount(buffers.front()));
   });
-}
-
-template <typename OpTy>
-static std::string getNameAmong(OpTy op, unsigned position,
-                                ArrayRef<StringRef> names) {
-  for (auto [i, name] : llvm::enumerate(names)) {
-    auto [first, size] = op.getODSOperandIndexAndLength(i);
-    if (position >= first && position < first + size)
-      return ("'" + name + "'").str();
-  }
-  return "operand #" + std::to_string(position);
-}
-
-/// As the op's documentation has it.
-static std::string getOperandName(Operation *op, unsigned position) {
-  return llvm::TypeSwitch<Operation *, std::string>(op)
-      .Case([&](ConvertIndicesOp op) {
-        return getNameAmong(op, position,
-                            {"indices", "table", "req", "prefill_req"});
-      })
-      .Case([&](FilterIndicesOp op) {
-        return getNameAmong(op, position, {"indices", "table", "req"});
-      })
-      .Case([&](GatheredSlotsOp op) {
-        return getNameAmong(op, position,
-                            {"indices", "inverse", "count", "req"});
-      })
-      .Case([&](TokenSlotsOp op) {
-        return getNameAmong(op, position, {"table", "req", "visible"});
-      })
-      .Case([&](WriteRowsOp op) {
-        return getNameAmong(op, position, {"source", "slots"});
-      })
-      .Case([&](IndexerOp op) {
-        return getNameAmong(
-            op, position, {"q", "weights", "keys", "table", "req", "visible"});
-      })
-      .Case([&](TopKOp op) {
-        return getNameAmong(op, position, {"scores", "visible"});
-      })
-      .Case([&](SparseMlaOp op) {
-        return getNameAmong(op, position,
-                            {"q", "kv", "slots", "req", "topk_length"});
-      })
-      .Case([&](PushOp op) {
-        return "source " + std::to_string(position) + " of " +
-               stringifyDirection(op.getDirection()).str();
-      })
-      .Default("operand #" + std::to_string(position));
 }
 
 /// `what` of the operand is `found`.
