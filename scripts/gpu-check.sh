@@ -750,17 +750,18 @@ gathered() {
   rm -rf "$logs/data/$name"-*
 }
 
-# rows_gathered WORLD HEADS DIM TYPE: the rows of all ranks, bit by bit those that the CPU
-# finds.
+# rows_gathered WORLD HEADS DIM TYPE [MOST]: the rows of all ranks, bit by bit those that the CPU
+# finds; at most MOST at a time, and those of a request.
 rows_gathered() {
-  local name="gathered-rows-w$1-h$2-$3-$4-$transport" real=$target way result
-  rows_program "$@" >"$programs/$name.mlir"
+  local name="gathered-rows-w$1-h$2-$3-$4-$transport${5:+-most$5}" real=$target result
+  local most=(${5:+--max-tokens=$5 --max-requests=1})
+  rows_program "${@:1:4}" >"$programs/$name.mlir"
   step "$name" 150,7 0,0
-  for way in cpu "$real"; do
-    target=$way ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$way" || return
-  done
+  target=cpu ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-cpu" || return
+  target=$real ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$real-found" \
+    "${most[@]}" || return
   for ((result = 0; result != $1; ++result)); do
-    cmp "$logs/data/$name-cpu/result$result.npy" "$logs/data/$name-$real/result$result.npy" || return
+    cmp "$logs/data/$name-cpu/result$result.npy" "$logs/data/$name-$real-found/result$result.npy" || return
   done
   note="157 rows of each of $1"
   rm -rf "$logs/data/$name"-*
@@ -1138,12 +1139,17 @@ LIST
 2 v32-pcp2-tp1-all open mixed
 4 v32-pcp2-tp2-all chunked mixed closed-decodes
 LIST
-  # Steps that do not fit, by their rows or by their keys: whole rows on each rank.
+  # Twenty prefill requests of a token, which each rank has two rows of.
+  step many-requests 3,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1 4,0,7,14,21,28,35,42,49,56,63,70,77,84,91,98,105,112,119,126,133
+  # Steps that do not fit, by their rows, their requests or their keys: whole rows on each rank.
   for passes in "" "two-calls=true "; do
     for program in v32-pcp2-tp1-dcp1 v32-pcp2-tp1-all; do
       check "verify-$program-${passes:+two-calls-}rows" 180 verified 2 "$programs/$program.mlir" \
         --step="$examples/steps/small-mixed.json" --max-tokens=8 \
         --pipeline="builtin.module(shardq-pcp{${passes}max-tokens=8 remarks=false},shardq-dcp{remarks=false})"
+      check "verify-$program-${passes:+two-calls-}requests" 180 verified 2 "$programs/$program.mlir" \
+        --step="$programs/many-requests.json" --max-tokens=23 --max-requests=1 \
+        --pipeline="builtin.module(shardq-pcp{${passes}max-tokens=23 max-requests=1 remarks=false},shardq-dcp{remarks=false})"
     done
     check "verify-v32-pcp2-tp1-all-${passes:+two-calls-}keys" 180 verified 2 "$programs/v32-pcp2-tp1-all.mlir" \
       --step="$examples/steps/small-mixed.json" --max-kv-tokens=1 --max-requests=1 \
@@ -1208,6 +1214,7 @@ if wanted roundtrip; then
     check "gathered-w$count-i1-odd" 120 gathered "$count" 1 3 5 f32 7
     check "gathered-rows-w$count-bf16" 120 rows_gathered "$count" 5 24 bf16
     check "gathered-rows-w$count-f32-odd" 120 rows_gathered "$count" 1 7 f32
+    check "gathered-rows-w$count-slices" 120 rows_gathered "$count" 3 16 f32 40
     check "shards-w$count-bf16" 120 shards_back "$count" 16 512 bf16
     check "shards-w$count-f32-odd" 120 shards_back "$count" 3 7 f32
     check "gathered-w$count-i16-bytes" 120 gathered "$count" 16 8 8 f8E4M3FN 656

@@ -28,6 +28,7 @@ static void addBufferPasses(OpPassManager &manager, RankTarget target,
   manager.addPass(createShardQVerifyExchanges());
   ShardQSliceStepsOptions slices;
   slices.maxTokens = options.maxTokens;
+  slices.maxRequests = options.maxRequests;
   manager.addPass(createShardQSliceSteps(slices));
   ShardQSelectTransportOptions transport;
   transport.transport = options.transport;

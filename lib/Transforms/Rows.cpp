@@ -5,7 +5,10 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Dominance.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/CarrierOps.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -103,6 +106,88 @@ Value mlir::shardq::lookThroughCasts(Value value) {
   while (auto cast = value.getDefiningOp<tensor::CastOp>())
     value = cast.getSource();
   return value;
+}
+
+/// The value that has as many rows as the op's result; null if none has.
+static Value getRowOrigin(OpResult result) {
+  Operation *op = result.getOwner();
+  if (auto rowWise = dyn_cast<RowWiseOpInterface>(op)) {
+    for (OpOperand &operand : op->getOpOperands())
+      if (rowWise.isRowOperand(operand))
+        return operand.get();
+    return {};
+  }
+  if (auto take = dyn_cast<TakeRowsOp>(op))
+    return take.getRows();
+  if (auto init = dyn_cast<DestinationStyleOpInterface>(op))
+    return init.getTiedOpOperand(result)->get();
+  // Dimensions behind that of the rows are put together or taken apart, or one
+  // of size 1 goes.
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
+    return expand.getReassociationIndices().front().size() == 1
+               ? expand.getSrc()
+               : Value();
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
+    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+    size_t dims = collapse.getReassociationIndices().front().size();
+    return llvm::all_of(shape.slice(1, dims - 1),
+                        [](int64_t size) { return size == 1; })
+               ? collapse.getSrc()
+               : Value();
+  }
+  if (!isa<tensor::CastOp>(op) && !op->hasTrait<OpTrait::Elementwise>())
+    return {};
+  for (Value operand : op->getOperands())
+    if (isa<RankedTensorType>(operand.getType()))
+      return operand;
+  return {};
+}
+
+/// The number itself, where it is not that of a tensor's rows.
+static OpFoldResult getRowCountOf(OpFoldResult size) {
+  auto value = dyn_cast<Value>(size);
+  if (!value)
+    return size;
+  auto dim = value.getDefiningOp<tensor::DimOp>();
+  if (dim && dim.getConstantIndex() == 0)
+    return getRowCount(dim.getSource());
+  return getAsOpFoldResult(value);
+}
+
+OpFoldResult mlir::shardq::getRowCount(Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (!type.isDynamicDim(0))
+    return Builder(type.getContext()).getIndexAttr(type.getDimSize(0));
+  auto result = dyn_cast<OpResult>(tensor);
+  if (!result)
+    return tensor;
+  Operation *op = result.getOwner();
+  if (auto expand = dyn_cast<ExpandRowsOp>(op))
+    return getRowCountOf(expand.getRows());
+  if (auto empty = dyn_cast<tensor::EmptyOp>(op))
+    return getRowCountOf(empty.getMixedSizes().front());
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
+    return getRowCountOf(expand.getMixedOutputShape().front());
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+      slice && !slice.getDroppedDims().test(0))
+    return getRowCountOf(slice.getMixedSizes().front());
+  Value origin = getRowOrigin(result);
+  return origin ? getRowCount(origin) : OpFoldResult(tensor);
+}
+
+bool mlir::shardq::isHostNumber(OpFoldResult rows) {
+  auto value = dyn_cast<Value>(rows);
+  if (!value)
+    return true;
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return isa<FunctionOpInterface>(argument.getOwner()->getParentOp());
+  Operation *op = value.getDefiningOp();
+  if (auto dim = dyn_cast<tensor::DimOp>(op))
+    return dim.getConstantIndex() != 0 ||
+           isHostNumber(getRowCount(dim.getSource()));
+  return isa<arith::ArithDialect>(op->getDialect()) &&
+         llvm::all_of(op->getOperands(),
+                      [](Value operand) { return isHostNumber(operand); });
 }
 
 void mlir::shardq::eraseTaps(Operation *op) {

@@ -32,6 +32,14 @@ Value joinRows(OpBuilder &builder, ValueRange parts);
 
 Value lookThroughCasts(Value value);
 
+/// Says how many rows a tensor has: a constant, a number, or the tensor that
+/// has as many.
+OpFoldResult getRowCount(Value tensor);
+
+/// Whether the host of a GPU knows the number, which it is if it comes from
+/// arguments alone.
+bool isHostNumber(OpFoldResult rows);
+
 void eraseTaps(Operation *op);
 
 /// Has the runtime compare the rows of lists with those of the step: where rows

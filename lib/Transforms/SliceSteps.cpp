@@ -4,9 +4,11 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Analysis/RankDependence.h"
+#include "shardq/IR/CarrierOps.h"
+#include "shardq/IR/OperandNames.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
@@ -27,20 +29,26 @@ using Chain = SmallVector<Operation *>;
 
 class Slicer {
 public:
-  Slicer(ModuleOp module, int64_t maxTokens)
-      : module(module), maxTokens(maxTokens), builder(module.getContext()) {}
+  Slicer(ModuleOp module, int64_t maxTokens, int64_t maxRequests)
+      : module(module), maxTokens(maxTokens), maxRequests(maxRequests),
+        builder(module.getContext()) {}
 
   LogicalResult run();
 
 private:
+  LogicalResult verifyOptions();
+  void findChains();
+  bool canSlice(const Chain &chain, const RankDependence &dependence);
   int64_t getMost(const Chain &chain) const;
+  int64_t getMostGiven(const Chain &chain) const;
   bool fits(const Chain &chain);
   void slice(const Chain &chain);
   SmallVector<Value> createSlices(const Chain &chain, ValueRange results,
                                   Value rows, Value bound);
 
   ModuleOp module;
-  int64_t maxTokens;
+  int64_t maxTokens, maxRequests;
+  SmallVector<Chain> chains;
   OpBuilder builder;
 };
 
@@ -59,6 +67,10 @@ static bool isInBlockOf(Operation *op, Operation *other) {
   return op && op->getBlock() == other->getBlock();
 }
 
+static int64_t getNumRanks(CollectiveOpInterface op) {
+  return lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr()).axis.getSize();
+}
+
 /// How many ranks have shards of the rows that the op gathers, or merges and
 /// scatters; none where each has all of its rows.
 static std::optional<int64_t> getShards(Operation *op) {
@@ -67,13 +79,30 @@ static std::optional<int64_t> getShards(Operation *op) {
   if (!(merge && merge.getScatterTokens()) &&
       !(gather && gather.getTokenShards()))
     return std::nullopt;
-  auto collective = cast<CollectiveOpInterface>(op);
-  return lookupMeshAxis(op, collective.getMeshAttr(), collective.getAxisAttr())
-      .axis.getSize();
+  return getNumRanks(cast<CollectiveOpInterface>(op));
 }
 
-/// Those of the chain, of which each has a slice in each turn.
+/// A gather by itself of rows that are not shards of a step's.
+static GatherRowsOp getLoneGather(const Chain &chain) {
+  auto gather = dyn_cast<GatherRowsOp>(chain.front());
+  return chain.size() == 1 && gather && !gather.getTokenShards()
+             ? gather
+             : GatherRowsOp();
+}
+
+/// A merge by itself of rows of which each rank gets its own.
+static CombineLseOp getLoneScatter(const Chain &chain) {
+  auto merge = dyn_cast<CombineLseOp>(chain.front());
+  return chain.size() == 1 && merge && merge.getScatterTokens()
+             ? merge
+             : CombineLseOp();
+}
+
+/// How many ranks have rows in the chain, of which each has a slice in each
+/// turn; none where all have the same.
 static std::optional<int64_t> getShards(const Chain &chain) {
+  if (GatherRowsOp gather = getLoneGather(chain))
+    return getNumRanks(gather);
   for (Operation *op : chain)
     if (std::optional<int64_t> shards = getShards(op))
       return shards;
@@ -237,7 +266,7 @@ static Chain findChainOf(CollectiveOpInterface gather) {
   if (!gather->hasOneUse())
     return chain;
   auto filter = dyn_cast<FilterIndicesOp>(*gather->user_begin());
-  if (isInBlockOf(filter, gather) && getShards(chain) &&
+  if (isInBlockOf(filter, gather) && getShards(gather.getOperation()) &&
       filter.getIndices().getDefiningOp() == gather)
     chain.push_back(filter);
   return chain;
@@ -255,7 +284,8 @@ static bool isOfAllRanks(OpResult result) {
   return !isa<CombineLseOp>(result.getOwner());
 }
 
-/// What the rows of a chain are counted by: in shards, those of this rank.
+/// What the rows of a chain are counted by: in shards, those of this rank, but
+/// of a merge by itself, which has those of all.
 static Value getRowSource(const Chain &chain) {
   if (getShards(chain))
     for (Operation *op : chain)
@@ -302,6 +332,35 @@ static ChunkSplitOp getRestored(Value value) {
   return isOfStep ? split : ChunkSplitOp();
 }
 
+/// Whether the rows are those of chunks, in whatever way they were computed:
+/// `--shardq-pcp` keeps what it gathers of them within the inboxes.
+static bool areOfChunks(Value rows, llvm::SmallPtrSetImpl<Operation *> &seen) {
+  Operation *op = rows.getDefiningOp();
+  if (!op || !seen.insert(op).second)
+    return false;
+  if (isa<TakeRowsOp>(op))
+    return bool(getChunkSplit(rows));
+  // These have the rows of all ranks.
+  if (isa<GatherRowsOp, ExchangeOp>(op))
+    return false;
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return areOfChunks(
+        branch.thenYield()->getOperand(cast<OpResult>(rows).getResultNumber()),
+        seen);
+  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
+  return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
+    return isa<RankedTensorType>(operand.get().getType()) &&
+           (!rowWise || rowWise.isRowOperand(operand)) &&
+           areOfChunks(operand.get(), seen);
+  });
+}
+
+/// Whether the chain has some of a step's rows, of which a GPU's host does not
+/// know the number.
+static bool hasSomeRows(Value source) {
+  return getRowSlice(source) || getChunkSplit(source);
+}
+
 /// How many rows the chain has at most; null where nothing says less than the
 /// rows themselves: where rows are some of the step's, a GPU's host knows the
 /// step's only.
@@ -319,30 +378,44 @@ static Value getBound(OpBuilder &b, Location loc, Value source) {
   return slice ? tensor::DimOp::create(b, loc, source, 0).getResult() : Value();
 }
 
-static std::optional<int64_t> getConstant(Value value) {
-  APInt constant;
-  if (matchPattern(value, m_ConstantInt(&constant)))
-    return constant.getSExtValue();
-  return std::nullopt;
+/// What a number of rows is at most, where that is known.
+static std::optional<int64_t> getLimit(OpFoldResult rows) {
+  if (std::optional<int64_t> constant = getConstantIntValue(rows))
+    return constant;
+  Operation *op = cast<Value>(rows).getDefiningOp();
+  if (auto dim = dyn_cast_if_present<tensor::DimOp>(op)) {
+    OpFoldResult count = getRowCount(dim.getSource());
+    bool isKnown =
+        dim.getConstantIndex() == 0 && count != OpFoldResult(dim.getSource());
+    return isKnown ? getLimit(count) : std::nullopt;
+  }
+  if (!isa_and_present<arith::MinSIOp, arith::AddIOp>(op))
+    return std::nullopt;
+  std::optional<int64_t> one = getLimit(op->getOperand(0)),
+                         other = getLimit(op->getOperand(1));
+  if (one && other)
+    return isa<arith::AddIOp>(op) ? *one + *other : std::min(*one, *other);
+  return isa<arith::AddIOp>(op) ? std::nullopt : one ? one : other;
 }
 
-static bool isAtMost(Value rows, int64_t most) {
-  if (std::optional<int64_t> constant = getConstant(rows))
-    return *constant <= most;
-  auto least = rows.getDefiningOp<arith::MinSIOp>();
-  return least &&
-         (isAtMost(least.getLhs(), most) || isAtMost(least.getRhs(), most));
+static bool isAtMost(OpFoldResult rows, int64_t most) {
+  std::optional<int64_t> limit = getLimit(rows);
+  return limit && *limit <= most;
 }
 
-/// Rows that a chain has in one turn, as its source counts them: where ranks
-/// have shards, inboxes hold a number that all can share.
+/// Rows that a chain has in one turn: where ranks have shards, those of each,
+/// as inboxes hold a number that all can share.
 int64_t Slicer::getMost(const Chain &chain) const {
+  // What is planned for chunks of requests.
+  if (getLoneGather(chain))
+    return maxTokens + 2 * maxRequests;
   std::optional<int64_t> shards = getShards(chain);
-  if (!shards)
-    return maxTokens;
-  int64_t each = llvm::divideCeil(maxTokens, *shards);
-  bool isOfAll = !llvm::any_of(chain, llvm::IsaPred<GatherRowsOp>);
-  return isOfAll ? each * *shards : each;
+  return shards ? llvm::divideCeil(maxTokens, *shards) : maxTokens;
+}
+
+/// Those that fit, as the chain's source counts them.
+int64_t Slicer::getMostGiven(const Chain &chain) const {
+  return getMost(chain) * (getLoneScatter(chain) ? *getShards(chain) : 1);
 }
 
 /// Whether the rows are known to fit, by their type, as a slice, or by the
@@ -350,13 +423,11 @@ int64_t Slicer::getMost(const Chain &chain) const {
 bool Slicer::fits(const Chain &chain) {
   Value source = getRowSource(chain);
   int64_t rows = cast<ShapedType>(source.getType()).getDimSize(0);
-  int64_t most = getMost(chain);
+  int64_t most = getMostGiven(chain);
   if (!ShapedType::isDynamic(rows))
     return rows <= most;
-  if (auto slice = getRowSlice(source))
-    if (auto size = dyn_cast<Value>(slice.getMixedSizes().front());
-        size && isAtMost(size, most))
-      return true;
+  if (isAtMost(getRowCount(source), most))
+    return true;
   for (Operation *op = chain.front();
        auto branch = op->getParentOfType<scf::IfOp>(); op = branch) {
     auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -382,6 +453,12 @@ static Value putSlice(OpBuilder &b, Location loc, Value slice, Value target,
                                        ones);
 }
 
+static Value createTimes(OpBuilder &b, Location loc, Value rows,
+                         int64_t ranks) {
+  return arith::MulIOp::create(b, loc, rows,
+                               arith::ConstantIndexOp::create(b, loc, ranks));
+}
+
 namespace {
 
 /// `size` rows from `first` on, of `rows`; of shards, of each rank's.
@@ -393,9 +470,8 @@ struct Turn {
   Value getFirst(OpBuilder &b, Location loc, int64_t rank) const {
     if (rank == 0)
       return first;
-    Value before = arith::MulIOp::create(
-        b, loc, rows, arith::ConstantIndexOp::create(b, loc, rank));
-    return arith::AddIOp::create(b, loc, before, first);
+    return arith::AddIOp::create(b, loc, createTimes(b, loc, rows, rank),
+                                 first);
   }
 
   Value take(OpBuilder &b, Location loc, Value value, bool isOfAll) const {
@@ -410,8 +486,7 @@ struct Turn {
     if (!isOfAll || ranks == 1)
       return putSlice(b, loc, slice, whole, first, size);
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      Value begin = arith::MulIOp::create(
-          b, loc, size, arith::ConstantIndexOp::create(b, loc, rank));
+      Value begin = createTimes(b, loc, size, rank);
       whole = putSlice(b, loc, sliceRows(b, loc, slice, begin, size), whole,
                        getFirst(b, loc, rank), size);
     }
@@ -421,6 +496,65 @@ struct Turn {
 
 } // namespace
 
+static Value createShare(OpBuilder &b, Location loc, Value rows,
+                         int64_t ranks) {
+  return arith::DivUIOp::create(b, loc, rows,
+                                arith::ConstantIndexOp::create(b, loc, ranks));
+}
+
+static void expectRows(OpBuilder &b, OpOperand &operand, Value found,
+                       Value expected) {
+  Operation *op = operand.getOwner();
+  std::string what = "rows of " +
+                     getOperandName(op, operand.getOperandNumber()) + " of " +
+                     op->getName().getStringRef().str();
+  ExpectOp::create(b, op->getLoc(), what, found, expected);
+}
+
+/// Rows that the chain can go through: those of its source, and no more than
+/// all else has that is sliced. Others are an error at run time, which ops on
+/// slices would not find, whose rows agree. What only the device of a GPU knows
+/// comes from one another, and is not compared.
+static Value createCommonRows(OpBuilder &b, const Chain &chain,
+                              ValueRange results, Value rows) {
+  Location loc = chain.back()->getLoc();
+  Value source = getRowSource(chain), least = rows;
+  int64_t ranks = getShards(chain).value_or(1);
+  llvm::SmallDenseSet<Value> seen{source};
+  auto isKnown = [&](OpFoldResult count, bool isOfAll) {
+    return !isHostNumber(count) ||
+           (!isOfAll && isEqualConstantIntOrValue(count, getRowCount(source)));
+  };
+  for (Operation *op : chain)
+    for (OpOperand &operand : op->getOpOperands()) {
+      Value value = operand.get();
+      if (!isRowOperand(operand) ||
+          llvm::is_contained(chain, value.getDefiningOp()) ||
+          !seen.insert(value).second)
+        continue;
+      bool isOfAll = ranks > 1 && isOfAllRanks(operand);
+      if (isKnown(getRowCount(value), isOfAll))
+        continue;
+      Value found = tensor::DimOp::create(b, loc, value, 0);
+      expectRows(b, operand, found,
+                 isOfAll ? createTimes(b, loc, rows, ranks) : rows);
+      least = arith::MinSIOp::create(
+          b, loc, least, isOfAll ? createShare(b, loc, found, ranks) : found);
+    }
+  // Of what a type says there is no more room.
+  for (Value value : results) {
+    int64_t room = cast<ShapedType>(value.getType()).getDimSize(0);
+    bool isOfAll = ranks > 1 && isOfAllRanks(cast<OpResult>(value));
+    if (!ShapedType::isDynamic(room) &&
+        cast<ShapedType>(source.getType()).isDynamicDim(0))
+      least =
+          arith::MinSIOp::create(b, loc, least,
+                                 arith::ConstantIndexOp::create(
+                                     b, loc, isOfAll ? room / ranks : room));
+  }
+  return least;
+}
+
 /// The results of the chain, in turns of as many rows as inboxes hold.
 SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
                                         Value rows, Value bound) {
@@ -429,27 +563,32 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
   Value most = arith::ConstantIndexOp::create(builder, loc, getMost(chain));
   std::optional<int64_t> shards = getShards(chain);
   auto isOfAll = [&](auto &value) { return shards && isOfAllRanks(value); };
+  if (CombineLseOp merge = getLoneScatter(chain)) {
+    // What ranks cannot share is an error, as in a step that fits.
+    Value all = rows;
+    rows = bound = createShare(builder, loc, all, *shards);
+    expectRows(builder, merge.getPartialMutable(), all,
+               createTimes(builder, loc, rows, *shards));
+  }
+  Value common =
+      bound == rows ? createCommonRows(builder, chain, results, rows) : rows;
   SmallVector<Value> wholes;
   for (Value value : results) {
     auto result = cast<OpResult>(value);
     auto tensor = cast<RankedTensorType>(result.getType());
     SmallVector<Value> sizes;
     if (tensor.isDynamicDim(0))
-      sizes.push_back(isOfAll(result) ? arith::MulIOp::create(
-                                            builder, loc, rows,
-                                            arith::ConstantIndexOp::create(
-                                                builder, loc, *shards))
-                                            .getResult()
+      sizes.push_back(isOfAll(result) ? createTimes(builder, loc, rows, *shards)
                                       : rows);
     wholes.push_back(tensor::EmptyOp::create(builder, loc, tensor, sizes));
   }
   auto turn = [&](OpBuilder &b, Location, Value first, ValueRange carried) {
     // Turns behind the last row have none.
-    if (bound != rows)
-      first = arith::MinSIOp::create(b, loc, first, rows);
-    Value rest = arith::SubIOp::create(b, loc, rows, first);
+    if (bound != common)
+      first = arith::MinSIOp::create(b, loc, first, common);
+    Value rest = arith::SubIOp::create(b, loc, common, first);
     Value size = arith::MinSIOp::create(b, loc, rest, most);
-    Turn here{first, size, rows, shards.value_or(1)};
+    Turn here{first, size, common, shards.value_or(1)};
     IRMapping slices;
     for (Operation *op : chain) {
       if (auto part = dyn_cast<tensor::ExtractSliceOp>(op)) {
@@ -495,7 +634,8 @@ void Slicer::slice(const Chain &chain) {
   // Of some of the step's rows a GPU's host does not know the result's size,
   // which a branch would have to hand on.
   if (cast<ShapedType>(source.getType()).isDynamicDim(0) && !bound) {
-    Value most = arith::ConstantIndexOp::create(builder, loc, getMost(chain));
+    Value most =
+        arith::ConstantIndexOp::create(builder, loc, getMostGiven(chain));
     Value isSliced = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sgt, rows, most);
     auto branch = scf::IfOp::create(
@@ -542,13 +682,18 @@ static bool haveMixedRows(const Chain &chain) {
   return isStatic && isDynamic;
 }
 
-LogicalResult Slicer::run() {
-  if (maxTokens < 1 || maxTokens > std::numeric_limits<int32_t>::max())
-    return emitError(module.getLoc(), "shardq-slice-steps: ")
-           << "max-tokens is " << maxTokens << ", expected 1 to 2147483647";
-  if (failed(verifyInFunctionsOf(module)))
-    return failure();
-  SmallVector<Chain> chains;
+LogicalResult Slicer::verifyOptions() {
+  for (auto [name, value] :
+       {std::pair<StringRef, int64_t>{"max-tokens", maxTokens},
+        {"max-requests", maxRequests}})
+    if (value < 1 || value > std::numeric_limits<int32_t>::max())
+      return emitError(module.getLoc(), "shardq-slice-steps: ")
+             << name << " is " << value << ", expected 1 to 2147483647";
+  return success();
+}
+
+/// Exchanges with what belongs to them, and those that nothing belongs to.
+void Slicer::findChains() {
   llvm::SmallPtrSet<Operation *, 8> taken;
   module.walk([&](CollectiveOpInterface op) {
     if (!isa<CombineLseOp, ReduceHeadsOp>(*op) ||
@@ -558,31 +703,44 @@ LogicalResult Slicer::run() {
     taken.insert(chains.back().begin(), chains.back().end());
   });
   module.walk([&](CollectiveOpInterface op) {
-    bool isGather = isa<GatherQueryOp>(*op) ||
-                    (isa<GatherRowsOp>(*op) && getShards(op.getOperation()));
-    if (isGather && !cast<TwoFormOpInterface>(*op).isOnBuffers() &&
-        !taken.contains(op))
-      chains.push_back(findChainOf(op));
+    if (!isa<GatherQueryOp, GatherRowsOp>(*op) ||
+        cast<TwoFormOpInterface>(*op).isOnBuffers() || taken.contains(op))
+      return;
+    Chain chain = findChainOf(op);
+    llvm::SmallPtrSet<Operation *, 8> seen;
+    if (!getLoneGather(chain) || !areOfChunks(getRowSource(chain), seen))
+      chains.push_back(std::move(chain));
   });
+}
+
+/// Whether turns of the chain are right on all ranks; says it where not.
+bool Slicer::canSlice(const Chain &chain, const RankDependence &dependence) {
+  Value source = getRowSource(chain);
+  StringRef why;
+  if (dependence.isShapeDependent(source))
+    why = "may differ between ranks, which would not take as many turns";
+  else if (hasSomeRows(source) && getLoneScatter(chain))
+    why = "are some of a step's, which ranks may not be able to share";
+  else if (hasSomeRows(source) && haveMixedRows(chain))
+    why = "are in the types of some values and open in those of others";
+  else
+    return true;
+  chain.front()->emitRemark("has rows that ")
+      << why << ": more than " << getMostGiven(chain)
+      << " rows are an error at run time";
+  return false;
+}
+
+LogicalResult Slicer::run() {
+  if (failed(verifyOptions()) || failed(verifyInFunctionsOf(module)))
+    return failure();
+  findChains();
   llvm::erase_if(chains, [&](const Chain &chain) { return fits(chain); });
   if (chains.empty())
     return success();
   RankDependence dependence(module);
-  llvm::erase_if(chains, [&](const Chain &chain) {
-    StringRef why;
-    if (getShards(chain) && !llvm::any_of(chain, llvm::IsaPred<GatherRowsOp>))
-      why = "are scattered, and not gathered for that alone";
-    else if (dependence.isShapeDependent(getRowSource(chain)))
-      why = "may differ between ranks, which would not take as many turns";
-    else if (haveMixedRows(chain))
-      why = "are in the types of some values and open in those of others";
-    else
-      return false;
-    chain.front()->emitRemark("has rows that ")
-        << why << ": more than " << maxTokens
-        << " rows are an error at run time";
-    return true;
-  });
+  llvm::erase_if(
+      chains, [&](const Chain &chain) { return !canSlice(chain, dependence); });
   for (const Chain &chain : chains)
     slice(chain);
   return success();
@@ -593,7 +751,7 @@ struct ShardQSliceStepsPass
     : public shardq::impl::ShardQSliceStepsBase<ShardQSliceStepsPass> {
   using ShardQSliceStepsBase::ShardQSliceStepsBase;
   void runOnOperation() override {
-    if (failed(Slicer(getOperation(), maxTokens).run()))
+    if (failed(Slicer(getOperation(), maxTokens, maxRequests).run()))
       signalPassFailure();
   }
 };

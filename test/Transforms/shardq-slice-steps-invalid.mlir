@@ -1,6 +1,7 @@
 // RUN: split-file %s %t
 // RUN: shardq-opt %t/option.mlir --shardq-slice-steps=max-tokens=0 --verify-diagnostics
 // RUN: shardq-opt %t/option-large.mlir --shardq-slice-steps=max-tokens=2147483648 --verify-diagnostics
+// RUN: shardq-opt %t/option-requests.mlir --shardq-slice-steps=max-requests=0 --verify-diagnostics
 // RUN: shardq-opt %t/rank.mlir --shardq-slice-steps --verify-diagnostics
 // RUN: shardq-opt %t/mixed.mlir --shardq-slice-steps --verify-diagnostics
 
@@ -10,6 +11,10 @@ module {}
 
 //--- option-large.mlir
 // expected-error @+1 {{shardq-slice-steps: max-tokens is 2147483648, expected 1 to 2147483647}}
+module {}
+
+//--- option-requests.mlir
+// expected-error @+1 {{shardq-slice-steps: max-requests is 0, expected 1 to 2147483647}}
 module {}
 
 //--- rank.mlir
@@ -24,10 +29,14 @@ func.func @f(%q: tensor<?x2x16xbf16>, %ids: tensor<?xi32>, %offsets: tensor<5xi3
 }
 
 //--- mixed.mlir
-// What does not agree at run time has no slices that do.
+// Of some of a step's rows a GPU's host does not know how many they are, to compare them with what types say, or to share them.
 shardq.mesh @ranks ["tp" = 2]
-func.func @f(%partial: tensor<?x4x8xf32>, %lse: tensor<?x4xf32>) -> tensor<16x2x8xf32> {
+func.func @f(%partial: tensor<?x4x8xf32>, %lse: tensor<?x4xf32>, %n: index) -> (tensor<16x2x8xf32>, tensor<?x4x8xf32>) {
+  %p = tensor.extract_slice %partial[0, 0, 0] [%n, 4, 8] [1, 1, 1] : tensor<?x4x8xf32> to tensor<?x4x8xf32>
+  %l = tensor.extract_slice %lse[0, 0] [%n, 4] [1, 1] : tensor<?x4xf32> to tensor<?x4xf32>
   // expected-remark @+1 {{has rows that are in the types of some values and open in those of others: more than 8192 rows are an error at run time}}
-  %0 = shardq.combine_lse %partial lse(%lse) over @ranks "tp" : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<16x2x8xf32>
-  return %0 : tensor<16x2x8xf32>
+  %0 = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<16x2x8xf32>
+  // expected-remark @+1 {{has rows that are some of a step's, which ranks may not be able to share: more than 8192 rows are an error at run time}}
+  %1 = shardq.combine_lse %p lse(%l) over @ranks "tp" {scatter_tokens} : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<?x4x8xf32>
+  return %0, %1 : tensor<16x2x8xf32>, tensor<?x4x8xf32>
 }

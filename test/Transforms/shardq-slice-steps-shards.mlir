@@ -18,11 +18,24 @@
 
 shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 
-// Nothing gathers the rows of this one.
+// Nothing gathers the rows of this one: a slice is of those of each rank, which they can share.
 // CHECK-LABEL: func @tokens
-// CHECK-NOT: scf.for
+// CHECK-SAME: %[[P:.*]]: tensor<?x8x16xbf16>, %[[L:.*]]: tensor<?x8xf32>
+// CHECK: %[[ALL:.*]] = tensor.dim %[[P]], %c0
+// CHECK: %[[MORE:.*]] = arith.cmpi sgt, %[[ALL]], %c8
+// CHECK: scf.if %[[MORE]]
+// CHECK: %[[ROWS:.*]] = arith.divui %[[ALL]], %c4
+// CHECK: %[[SHARED:.*]] = arith.muli %[[ROWS]], %c4
+// CHECK: shardq.expect "rows of 'partial' of shardq.combine_lse" %[[ALL]] equals %[[SHARED]]
+// CHECK: shardq.expect "rows of 'lse' of shardq.combine_lse"
+// CHECK: tensor.empty(%[[ROWS]]) : tensor<?x8x16xbf16>
+// CHECK: scf.for {{.*}} to %[[ROWS]] step %c2
+// CHECK-COUNT-4: tensor.extract_slice %[[P]]
+// CHECK-COUNT-4: tensor.extract_slice %[[L]]
+// CHECK: shardq.combine_lse
+// CHECK: } else {
+// CHECK: shardq.combine_lse %[[P]] lse(%[[L]])
 func.func @tokens(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>) -> tensor<?x8x16xbf16> {
-  // expected-remark @+1 {{has rows that are scattered, and not gathered for that alone: more than 8 rows are an error at run time}}
   %0 = shardq.combine_lse %p lse(%l) over @ranks "dcp" {scatter_tokens} : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x8x16xbf16>
   return %0 : tensor<?x8x16xbf16>
 }
@@ -54,9 +67,17 @@ func.func @sink(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %s: tensor<2xf32>)
 // CHECK: %[[ROWS:.*]] = tensor.dim %[[TOPK]], %c0
 // CHECK: %[[MORE:.*]] = arith.cmpi sgt, %[[ROWS]], %c2
 // CHECK: %[[OUT:.*]] = scf.if %[[MORE]] -> (tensor<?x2x16xbf16>) {
+// CHECK: shardq.expect "rows of source 0 of shardq.gather_rows" %{{.*}} equals %[[ROWS]]
+// CHECK: shardq.expect "rows of source 0 of shardq.gather_rows" %{{.*}} equals %[[ROWS]]
+// CHECK: %[[LENGTHS:.*]] = tensor.dim %[[LENGTH]], %c0
+// CHECK: %[[OF_ALL:.*]] = arith.muli %[[ROWS]], %c4
+// CHECK: shardq.expect "rows of 'topk_length' of shardq.sparse_mla" %[[LENGTHS]] equals %[[OF_ALL]]
+// CHECK: %[[SHARE:.*]] = arith.divui %[[LENGTHS]], %c4
+// CHECK: %[[COMMON:.*]] = arith.minsi %{{.*}}, %[[SHARE]]
 // CHECK: %[[EMPTY:.*]] = tensor.empty(%[[ROWS]]) : tensor<?x2x16xbf16>
-// CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[ROWS]] step %{{.*}} iter_args(%[[SO_FAR:.*]] = %[[EMPTY]])
-// CHECK: %[[REST:.*]] = arith.subi %[[ROWS]], %[[I]]
+// CHECK: scf.for %[[AT:.*]] = %{{.*}} to %[[ROWS]] step %{{.*}} iter_args(%[[SO_FAR:.*]] = %[[EMPTY]])
+// CHECK: %[[I:.*]] = arith.minsi %[[AT]], %[[COMMON]]
+// CHECK: %[[REST:.*]] = arith.subi %[[COMMON]], %[[I]]
 // CHECK: %[[N:.*]] = arith.minsi %[[REST]], %c2
 // CHECK: %[[TS:.*]] = tensor.extract_slice %[[TOPK]][%[[I]], 0] [%[[N]], 6]
 // CHECK: %[[TA:.*]] = shardq.gather_rows %[[TS]] over @ranks "dcp" {token_shards}
@@ -67,7 +88,7 @@ func.func @sink(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %s: tensor<2xf32>)
 // CHECK: %[[QS:.*]] = tensor.extract_slice %[[Q]][%[[I]], 0, 0] [%[[N]], 2, 16]
 // CHECK: %[[QA:.*]] = shardq.gather_rows %[[QS]] over @ranks "dcp" {token_shards}
 // CHECK: %[[L0:.*]] = tensor.extract_slice %[[LENGTH]][%[[I]]] [%[[N]]]
-// CHECK: %[[BEFORE:.*]] = arith.muli %[[ROWS]], %c1
+// CHECK: %[[BEFORE:.*]] = arith.muli %[[COMMON]], %c1
 // CHECK: %[[AT:.*]] = arith.addi %[[BEFORE]], %[[I]]
 // CHECK: %[[L1:.*]] = tensor.extract_slice %[[LENGTH]][%[[AT]]] [%[[N]]]
 // CHECK: tensor.extract_slice %[[LENGTH]]

@@ -17,9 +17,13 @@ func.func @attend(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<?x
   // CHECK: %[[T:.*]] = tensor.dim %[[Q]], %c0
   // CHECK: %[[MORE:.*]] = arith.cmpi sgt, %[[T]], %c64
   // CHECK: %[[OUT:.*]] = scf.if %[[MORE]] -> (tensor<?x2x16xbf16>) {
+  // CHECK: %[[SLOTS:.*]] = tensor.dim %[[S]], %c0
+  // CHECK: shardq.expect "rows of 'slots' of shardq.sparse_mla" %[[SLOTS]] equals %[[T]]
+  // CHECK: %[[COMMON:.*]] = arith.minsi %[[T]], %[[SLOTS]]
   // CHECK: %[[EMPTY:.*]] = tensor.empty(%[[T]]) : tensor<?x2x16xbf16>
-  // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[T]] step %{{.*}} iter_args(%[[SO_FAR:.*]] = %[[EMPTY]])
-  // CHECK: %[[REST:.*]] = arith.subi %[[T]], %[[I]]
+  // CHECK: scf.for %[[AT:.*]] = %{{.*}} to %[[T]] step %{{.*}} iter_args(%[[SO_FAR:.*]] = %[[EMPTY]])
+  // CHECK: %[[I:.*]] = arith.minsi %[[AT]], %[[COMMON]]
+  // CHECK: %[[REST:.*]] = arith.subi %[[COMMON]], %[[I]]
   // CHECK: %[[N:.*]] = arith.minsi %[[REST]], %c64
   // CHECK: %[[QS:.*]] = tensor.extract_slice %[[Q]][%[[I]], 0, 0] [%[[N]], 2, 16] [1, 1, 1]
   // CHECK: %[[ALLS:.*]] = shardq.gather_query(%[[QS]])
@@ -206,4 +210,69 @@ func.func @two_axes(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<
   %o, %m = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x2x16xbf16>, tensor<?x2xf32>)
   %out = shardq.combine_lse %o lse(%m) over @ranks "pcp" : (tensor<?x2x16xbf16>, tensor<?x2xf32>) -> tensor<?x2x16xbf16>
   return %out : tensor<?x2x16xbf16>
+}
+
+// -----
+
+// Rows of all ranks that the program gathers itself: those of a turn stand where those of their rank do. What comes of the same
+// list has as many rows, and is not compared; nor is what only the device knows.
+
+shardq.mesh @ranks ["pcp" = 2]
+
+// CHECK-LABEL: func @gathered
+// CHECK-SAME: %[[A:.*]]: tensor<?x4xf32>, %[[B:.*]]: tensor<?x2xf32>
+// CHECK: %[[T:.*]] = tensor.dim %[[A]], %c0
+// CHECK: %[[MORE:.*]] = arith.cmpi sgt, %[[T]], %c576
+// CHECK: scf.if %[[MORE]]
+// CHECK: shardq.expect "rows of source 1 of shardq.gather_rows" %{{.*}} equals %[[T]]
+// CHECK: %[[ALL:.*]] = arith.muli %[[T]], %c2
+// CHECK: tensor.empty(%[[ALL]]) : tensor<?x6xf32>
+// CHECK: scf.for {{.*}} to %[[T]] step %c576
+// CHECK: %[[BOTH:.*]] = shardq.gather_rows
+// CHECK-COUNT-2: tensor.extract_slice %[[BOTH]]
+// CHECK: } else {
+// CHECK-NEXT: shardq.gather_rows %[[A]], %[[B]]
+func.func @gathered(%a: tensor<?x4xf32>, %b: tensor<?x2xf32>) -> tensor<?x6xf32> {
+  %all = shardq.gather_rows %a, %b over @ranks "pcp" : (tensor<?x4xf32>, tensor<?x2xf32>) -> tensor<?x6xf32>
+  return %all : tensor<?x6xf32>
+}
+
+// CHECK-LABEL: func @same
+// CHECK-NOT: shardq.expect
+// CHECK: scf.for
+// CHECK-NOT: shardq.expect
+// CHECK: return
+func.func @same(%a: tensor<?x4xf32>) -> tensor<?x8xf32> {
+  %b = arith.negf %a : tensor<?x4xf32>
+  %all = shardq.gather_rows %a, %b over @ranks "pcp" : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x8xf32>
+  return %all : tensor<?x8xf32>
+}
+
+// Chunks fit already, and have no slices.
+// CHECK-LABEL: func @of_chunks
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @of_chunks(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> tensor<?x4xf32> {
+  %decodes = shardq.count_decode_rows %start : tensor<?xi32>
+  %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %own = shardq.take_rows %a[%mine] : (tensor<?x4xf32>, tensor<?xi32>) -> tensor<?x4xf32>
+  %twice = arith.addf %own, %own : tensor<?x4xf32>
+  %all = shardq.gather_rows %twice over @ranks "pcp" : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %all : tensor<?x4xf32>
+}
+
+// -----
+
+// A type that says how many rows come out has room for no more.
+
+shardq.mesh @ranks ["tp" = 2]
+
+// CHECK-LABEL: func @room
+// CHECK: scf.if
+// CHECK: arith.minsi %{{.*}}, %c100
+// CHECK: tensor.empty() : tensor<100x2x8xf32>
+func.func @room(%partial: tensor<?x4x8xf32>, %lse: tensor<?x4xf32>) -> tensor<100x2x8xf32> {
+  %0 = shardq.combine_lse %partial lse(%lse) over @ranks "tp" : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<100x2x8xf32>
+  return %0 : tensor<100x2x8xf32>
 }

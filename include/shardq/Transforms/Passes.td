@@ -284,17 +284,24 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     ```
 
     All ranks have the same rows, so all take the same branch and as many turns. A row's result does not
-    depend on which slice it is in. A `gather_query`, `combine_lse` or `reduce_heads` on its own is sliced by itself. One whose rows
+    depend on which slice it is in. A `gather_query`, `gather_rows`, `combine_lse` or `reduce_heads` on its own is sliced by itself;
+    of `gather_rows` without `token_shards` inboxes hold `max-tokens + 2*max-requests` rows of each rank, and each turn's go to their
+    places among those of their rank. In such a loop nothing acknowledges a gather, so its inbox has two generations. Gathers of
+    chunks of requests stay as they are: `--shardq-pcp` keeps them within the inboxes. One whose rows
     are known to fit is left alone, as is one whose rows differ between ranks, with a remark: no rank could tell the turns
     of the others.
 
     Where ranks have shards of the rows (`gather_rows` with `token_shards`, `combine_lse` with `scatter_tokens`) a slice is
     of each rank's, `max-tokens` of all together: a turn gathers them, with the positions that nothing else reads, and scatters
     them back. What has the rows of all ranks and is not made in the turn is taken from each rank's part of it. A merge that scatters
-    rows which were not gathered for it alone is left alone, with a remark. A second run changes nothing.
+    rows which were not gathered for it alone takes the rows of a slice from those of each rank. A second run changes nothing.
+
+    What has another number of rows than the first operand that is sliced is an error of the runtime, as in a step that fits
+    (`expect`), and no turn reads beyond its end.
   }];
   let options = [
-    Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">
+    Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">,
+    Option<"maxRequests", "max-requests", "int64_t", "256", "Requests of the largest step that inboxes hold">
   ];
   let dependentDialects = ["::mlir::shardq::ShardQDialect", "::mlir::tensor::TensorDialect",
                            "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect"];

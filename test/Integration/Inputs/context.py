@@ -629,6 +629,14 @@ def rows_ranks():
         gather_rows(tp, dcp, 9, (3, 8), "f32")
 
 
+def slices_rows():
+    """More rows than inboxes hold, and as many: rows of each rank in their places, whatever travels before."""
+    for tp, dcp in ((1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (4, 2), (8, 4)):
+        for rows, held in ((6, 4), (7, 4), (128, 9), (17, 1)):
+            gather_rows(tp, dcp, rows, (5,), "bf16", (f"--max-tokens={held}", "--max-requests=1", "--repeat=3"))
+        gather_rows(tp, dcp, 9, (3, 8), "f32", ("--max-tokens=2", "--max-requests=1", "--slots=2", "--repeat=4"))
+
+
 def rows_types():
     for element in ("bf16", "f16", "f32", "i8", "f8E4M3FN", "f8E5M2"):
         gather_rows(3, 3, 11, (7,), element)

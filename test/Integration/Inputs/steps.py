@@ -255,11 +255,10 @@ def lses_of(name, heads):
             f"  %{name} = tensor.collapse_shape %{name}_of [[0], [1, 2]] : {of} into tensor<?x{heads}xf32>\n")
 
 
-def parts_fail(ranks, arguments, body, result, inputs, *expected):
+def parts_fail(ranks, arguments, body, result, inputs, *expected, most=64):
     text = program(ranks, arguments, "  %c0 = arith.constant 0 : index\n" + body, [("%r", result)])
     inputs = {name: np.ones(shape, "<f4") if isinstance(shape, tuple) else shape for name, shape in inputs.items()}
-    # Nothing here is in slices.
-    options = ["--max-tokens=64"]
+    options = [f"--max-tokens={most}", "--max-requests=1"]
     if expected:
         fails(text, inputs, *expected, options=options)
     else:
@@ -290,6 +289,39 @@ def parts():
       : (tensor<?x2x4xf32>, tensor<?x2xf32>) -> {own}""", own,
                    dict(p_of=(rows, 8), l_of=(others * ranks, 2, 1)),
                    *disagree("rows of 'lses' of shardq.weigh_partial", others * ranks, rows * ranks))
+
+
+def parts_slices():
+    """Parts that differ, in steps of more rows than inboxes hold: said before rows are sliced, and not read beyond."""
+    for ranks, rows, others in ((1, 9, 3), (2, 9, 14), (3, 12, 0), (4, 8, 8), (8, 11, 10), (2, 4099, 5)):
+        def disagree(what, found=others, expected=rows):
+            return [] if rows == others else [f"sizes disagree, {found} where {expected} is expected", what]
+
+        (a, make_a), (b, make_b) = heads_of("a", 4), heads_of("b", 2)
+        inputs = dict(a_of=(rows, 8), b_of=(others, 4))
+        all_heads = f"tensor<?x{2 * ranks}x6xf32>"
+        parts_fail(ranks, f"{a}, {b}", make_a + make_b + f"""  %r = shardq.gather_query(%a, %b) over @ranks "tp"
+      : (tensor<?x2x4xf32>, tensor<?x2x2xf32>) -> {all_heads}""", all_heads, inputs,
+                   *disagree("rows of source 1 of shardq.gather_query"), most=5)
+        for shards in ("", " {token_shards}"):
+            parts_fail(ranks, f"{a}, {b}", make_a + make_b + f"""  %r = shardq.gather_rows %a, %b over @ranks "tp"{shards}
+      : (tensor<?x2x4xf32>, tensor<?x2x2xf32>) -> tensor<?x2x6xf32>""", "tensor<?x2x6xf32>", inputs,
+                       *disagree("rows of source 1 of shardq.gather_rows"), most=5)
+        heads, own = 2 * ranks, "tensor<?x2x4xf32>"
+        (p, make_p), (l, make_l) = heads_of("p", 4, heads), lses_of("l", heads)
+        parts_fail(ranks, f"{p}, {l}", make_p + make_l + f"""  %r = shardq.combine_lse %p lse(%l) over @ranks "tp"
+      : (tensor<?x{heads}x4xf32>, tensor<?x{heads}xf32>) -> {own}""", own,
+                   dict(p_of=(rows, heads * 4), l_of=(others, heads, 1)), *disagree("rows of 'lse' of shardq.combine_lse"), most=5)
+        # A list beside queries that are gathered.
+        (t, make_t), k = made("t"), "tensor<?x4xf32>"
+        parts_fail(ranks, f"{a}, {t}, %k: {k}", make_a + make_t + f"""  %t_rows = tensor.dim %t, %c0 : {VECTOR}
+  %slots = tensor.expand_shape %t [[0, 1]] output_shape [%t_rows, 1] : {VECTOR} into tensor<?x1xi32>
+  %all = shardq.gather_query(%a) over @ranks "tp" : (tensor<?x2x4xf32>) -> tensor<?x{heads}x4xf32>
+  %p, %l = shardq.sparse_mla q(%all) kv(%k) slots(%slots) {{scale = 1.0 : f32}}
+      : (tensor<?x{heads}x4xf32>, {k}, tensor<?x1xi32>) -> (tensor<?x{heads}x4xf32>, tensor<?x{heads}xf32>)
+  %r = shardq.combine_lse %p lse(%l) over @ranks "tp" : (tensor<?x{heads}x4xf32>, tensor<?x{heads}xf32>) -> {own}""", own,
+                   dict(a_of=(rows, 8), k=(6, 4), t_of=np.zeros((others, 1), "<i4")),
+                   *disagree("rows of 'slots' of shardq.sparse_mla"), most=5)
 
 
 def requests():

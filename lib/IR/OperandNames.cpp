@@ -1,0 +1,64 @@
+//===- OperandNames.cpp - Operands as documentation has them --------------===//
+
+#include "shardq/IR/OperandNames.h"
+#include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::shardq;
+
+template <typename OpTy>
+static std::string getNameAmong(OpTy op, unsigned position,
+                                ArrayRef<StringRef> names) {
+  for (auto [i, name] : llvm::enumerate(names)) {
+    auto [first, size] = op.getODSOperandIndexAndLength(i);
+    if (position >= first && position < first + size)
+      return ("'" + name + "'").str();
+  }
+  return "operand #" + std::to_string(position);
+}
+
+std::string mlir::shardq::getOperandName(Operation *op, unsigned position) {
+  return llvm::TypeSwitch<Operation *, std::string>(op)
+      .Case([&](ConvertIndicesOp op) {
+        return getNameAmong(op, position,
+                            {"indices", "table", "req", "prefill_req"});
+      })
+      .Case([&](FilterIndicesOp op) {
+        return getNameAmong(op, position, {"indices", "table", "req"});
+      })
+      .Case([&](GatheredSlotsOp op) {
+        return getNameAmong(op, position,
+                            {"indices", "inverse", "count", "req"});
+      })
+      .Case([&](TokenSlotsOp op) {
+        return getNameAmong(op, position, {"table", "req", "visible"});
+      })
+      .Case([&](WriteRowsOp op) {
+        return getNameAmong(op, position, {"source", "slots"});
+      })
+      .Case([&](IndexerOp op) {
+        return getNameAmong(
+            op, position, {"q", "weights", "keys", "table", "req", "visible"});
+      })
+      .Case([&](TopKOp op) {
+        return getNameAmong(op, position, {"scores", "visible"});
+      })
+      .Case([&](SparseMlaOp op) {
+        return getNameAmong(op, position,
+                            {"q", "kv", "slots", "req", "topk_length"});
+      })
+      .Case([&](CombineLseOp op) {
+        return getNameAmong(op, position, {"partial", "lse", "sink"});
+      })
+      .Case([&](WeighPartialOp op) {
+        return getNameAmong(op, position, {"partial", "lses"});
+      })
+      .Case<GatherQueryOp, GatherRowsOp>(
+          [&](auto) { return "source " + std::to_string(position); })
+      .Case([&](PushOp op) {
+        return "source " + std::to_string(position) + " of " +
+               stringifyDirection(op.getDirection()).str();
+      })
+      .Default("operand #" + std::to_string(position));
+}
