@@ -393,9 +393,6 @@ def own_slots():
 
 OWN_SLOTS = list(own_slots())
 
-# Right, but short of registers: divisions by ranks, where the width is open too. No model has these.
-SPILLING = {f"own_n{ranks}_i{interleave}_any_table_in_place" for ranks in (3, 5, 6, 7) for interleave in (2, 4, 8)}
-
 MERGE = [
     Merge("merge_1", 1, 4, merged="f32"),
     Merge("merge_2_h32", 2, 32, base="two"),

@@ -583,13 +583,29 @@ void Merge::emit() {
 // All of them
 //===----------------------------------------------------------------------===//
 
+/// Threads that a multiprocessor is to hold. A row of open width in place has
+/// its columns, places and slots at once, where the compacted form has let go
+/// of places; and each place takes more registers where runs are neither single
+/// tokens nor whole blocks and ranks are no power of two.
+static int64_t getResidentThreads(FilterIndicesOp op) {
+  int64_t ranks = getRanks(op, op.getMeshAttr(), op.getAxis());
+  int64_t interleave = op.getInterleave();
+  bool isOpen = cast<MemRefType>(op.getIndices().getType()).isDynamicDim(1);
+  bool hasParts = op.getTable() && interleave > 1 &&
+                  interleave < int64_t(*op.getBlockSize());
+  bool isFull =
+      isOpen && op.getInPlace() && hasParts && !llvm::isPowerOf2_64(ranks);
+  return isFull ? 1024 : 1280;
+}
+
 KernelShape mlir::shardq::getContextShape(Operation *op) {
   KernelShape shape;
   if (isa<LocalLengthsOp, DraftLengthsOp, ShardLengthsOp>(op))
     shape.rowsPerBlock = shape.threads;
   if (auto filter = dyn_cast<FilterIndicesOp>(op))
-    shape = getSlotRowsShape(cast<MemRefType>(filter.getIndices().getType()),
-                             getStagingBytes(filter), 1280);
+    shape =
+        getSlotRowsShape(cast<MemRefType>(filter.getIndices().getType()),
+                         getStagingBytes(filter), getResidentThreads(filter));
   if (auto merge = dyn_cast<MergeLseOp>(op)) {
     auto type = cast<MemRefType>(merge.getOut().getType());
     int64_t bytes = type.getDimSize(2) * type.getElementTypeBitWidth() / 8;
