@@ -1197,6 +1197,7 @@ func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %begin: index, %end: 
   %0 = "scf.for"(%begin, %end, %begin, %l) ({
   ^bb0(%i: index, %carried: tensor<?x8xf32>):
     %1 = shardq.combine_lse %p lse(%carried) over @ranks "dcp" : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> tensor<?x2x16xbf16>
+    // expected-note @+1 {{region branch point}}
     "scf.yield"() : () -> ()
   }) : (index, index, index, tensor<?x8xf32>) -> tensor<?x8xf32>
   return

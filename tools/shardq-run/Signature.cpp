@@ -346,6 +346,7 @@ public:
           set(op.getDecodes(), Role::Decodes);
         })
         .Case<WriteRowsOp>([&](auto op) {
+          writes.push_back(op);
           set(op.getSource(), Role::RowData);
           set(op.getSlots(), Role::SlotMap);
           set(op.getCache(), Role::Cache);
@@ -397,6 +398,13 @@ public:
           set(op.getAfter(), Role::After);
         })
         .Case<linalg::LinalgOp>([&](auto op) { visitProjection(op); });
+  }
+
+  /// Rows that are written have the format of their cache, which readers know.
+  void setWrittenFormats() {
+    for (WriteRowsOp write : writes)
+      if (Argument *cache = find(write.getCache()); cache && cache->format)
+        setFormat(write.getSource(), cache->format);
   }
 
 private:
@@ -489,7 +497,11 @@ private:
   }
 
   void setFormat(Value rows, PackedRowsAttr format) {
-    if (Argument *argument = find(rows))
+    Argument *argument = find(rows);
+    auto type = argument ? dyn_cast<RankedTensorType>(argument->type) : nullptr;
+    // Columns of other rows are no packed ones.
+    if (type && type.getRank() == 2 &&
+        type.getDimSize(1) == format.getNumBytes())
       argument->format = format;
   }
 
@@ -575,6 +587,7 @@ private:
   }
 
   Signature &signature;
+  SmallVector<WriteRowsOp> writes;
 };
 
 } // namespace
@@ -711,6 +724,7 @@ llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
   RoleFinder finder(signature);
   for (func::FuncOp function : getReachable(entry))
     function.walk([&](Operation *op) { finder.visit(op); });
+  finder.setWrittenFormats();
   // A map of slots is one for the cache it writes.
   for (Argument &argument : signature.arguments)
     if (argument.role == Role::SlotMap && argument.cache >= 0) {

@@ -128,7 +128,8 @@ def ShardQ_GatherKvStartOp : ShardQ_Op<"gather_kv_start", [
   let description = [{
     Sends the rows of the first `count[0]` of `blocks` to every member of the group: row `s` of
     block `b` is row `b * block_stride_rows + s` of the sources, `0 <= s < block_size`. Sources `[S, d]`
-    in two parts (nope, rope) travel as one. Rows outside the sources are 0.
+    in two parts (nope, rope) travel as one. Rows outside the sources are 0. A negative count is an error of the
+    runtime, and nothing travels.
 
     The handle is what `gather_kv_finish` takes. Between the two the rows are on their way, so
     that whatever stands there overlaps with it; the sources are not written there.

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Dominance.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
@@ -177,8 +178,58 @@ static void checkStep(OpBuilder &builder, Operation *op) {
                         expand.getRows());
 }
 
+/// Copies of the inbox have its rows too.
+static void holdCopies(Value inbox, Value rows) {
+  for (Operation *user : inbox.getUsers()) {
+    if (isa<memref::CastOp, memref::MemorySpaceCastOp>(user))
+      holdCopies(user->getResult(0), rows);
+    auto copy = dyn_cast<memref::CopyOp>(user);
+    if (!copy || copy.getSource() != inbox)
+      continue;
+    auto alloc = copy.getTarget().getDefiningOp<memref::AllocOp>();
+    if (alloc && alloc.getDynamicSizes().size() == 1 &&
+        DominanceInfo().properlyDominates(rows, alloc))
+      alloc.getDynamicSizesMutable().assign(rows);
+  }
+}
+
+/// How many blocks a gather moves is a number of the step, which may be any. An
+/// inbox that the workspace refuses it, and says so, has no rows for all that
+/// follows: what was asked for is no size of memory.
+static void holdInbox(PushOp push) {
+  auto workspace = push.getInbox().getDefiningOp<WorkspaceOp>();
+  if (!push.getBlocks() || !workspace || workspace.getSizes().empty())
+    return;
+  auto plan = SymbolTable::lookupNearestSymbolFrom<PlanOp>(
+      workspace, workspace.getPlanAttr());
+  auto channel = cast<ChannelAttr>(plan.getChannels()[workspace.getChannel()]);
+  auto type = cast<MemRefType>(workspace.getType());
+  int64_t rowBytes =
+      type.getDimSize(1) * type.getElementTypeBitWidth() / 8; // not 0
+  OpBuilder builder(workspace->getContext());
+  builder.setInsertionPointAfter(workspace);
+  Location loc = workspace.getLoc();
+  Value rows = workspace.getSizes().front();
+  Value most = arith::ConstantIndexOp::create(builder, loc,
+                                              channel.getBytes() / rowBytes);
+  // Negative numbers are large ones here.
+  Value fits = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ule,
+                                     rows, most);
+  Value none = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value held = arith::SelectOp::create(builder, loc, fits, rows, none);
+  OpFoldResult width = builder.getIndexAttr(type.getDimSize(1));
+  auto inbox = memref::ReinterpretCastOp::create(
+      builder, loc, type, workspace.getResult(), builder.getIndexAttr(0),
+      ArrayRef<OpFoldResult>{held, width},
+      ArrayRef<OpFoldResult>{width, builder.getIndexAttr(1)});
+  workspace.getResult().replaceAllUsesExcept(inbox, inbox);
+  holdCopies(inbox, held);
+}
+
 LogicalResult ConvertShardQToLoopsPass::convert(Operation *op) {
   OpBuilder builder(op);
+  if (auto push = dyn_cast<PushOp>(op))
+    holdInbox(push);
   Location loc = op->getLoc();
   SmallVector<Value> operands(op->getOperands());
 

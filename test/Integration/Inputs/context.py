@@ -745,6 +745,33 @@ func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types)
     return valid, inverse, count, per_rank[6][0] if hasTable else None
 
 
+def gather_counts():
+    """A count that is no number of blocks is an error with its rows, and touches no memory; of too many, none is read."""
+    text = lambda ranks: f"""
+{mesh(ranks, ranks)}
+func.func @gather(%kv: tensor<?x8xf32> {BY_RANK}, %blocks: tensor<?xi32>, %count: tensor<1xi32>,
+                  %slots: tensor<4x3xi32>, %q: tensor<4x2x8xf32>)
+    -> (tensor<4x2x8xf32> {BY_RANK}, tensor<?x8xf32> {BY_RANK}) {{
+  %handle = shardq.gather_kv_start(%kv) blocks(%blocks, %count) over @ranks "dcp" {{block_size = 4 : i64}}
+      : (tensor<?x8xf32>, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
+  %all = shardq.gather_kv_finish %handle : (!shardq.kv_gather) -> tensor<?x8xf32>
+  %out = shardq.sparse_mla q(%q) kv(%all) slots(%slots) {{scale = 1.0 : f32}}
+      : (tensor<4x2x8xf32>, tensor<?x8xf32>, tensor<4x3xi32>) -> tensor<4x2x8xf32>
+  return %out, %all : tensor<4x2x8xf32>, tensor<?x8xf32>
+}}
+"""
+    top = 2**31 - 1
+    for ranks in (1, 2, 3, 4, 8):
+        for count in (-3, -1, -top - 1, top, 1 << 20):
+            inputs = dict(kv=np.ones((16 * ranks, 8), "<f4"), blocks=np.array([1, 3, 0], "<i4"),
+                          count=np.array([count], "<i4"), q=np.ones((4, 2, 8), "<f4"),
+                          slots=np.array([[0, 1, 2], [-1, 9, 95], [top, 1 << 30, 7], [-top, 3, 0]], "<i4"))
+            said = run(text(ranks), inputs, "--max-kv-tokens=48", "--max-requests=1", status=1)
+            for rank in range(ranks):
+                expect(f"rank {rank}: capacity: " in said, f"rank {rank} of {ranks} says no status of {count}:\n{said}")
+            expect(f"has {count * 4 * ranks} rows" in said, f"no rows of {count} blocks in {said}")
+
+
 def gather_golden():
     # Requests as long as their tables: 4 ranks with 4 blocks of 2 tokens each.
     valid, inverse, count, table = gather_kv(4, 2, 2, [[1, 2, 3, 4], [5, 6, 1, 2]], [32, 32], null=0)

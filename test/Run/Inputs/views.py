@@ -1,12 +1,15 @@
-"""views.py TP DCP INTERLEAVE BLOCKS_PER_BLOCK FORMAT: a step that writes its tokens, packed
+"""views.py TP DCP INTERLEAVE BLOCKS_PER_BLOCK FORMAT [ROWS [PCP]]: a step that writes its tokens, packed
 into a KV cache that is sharded over DCP of TP ranks and the indexer's keys into a cache that
 each rank has whole, and attends them; 24 heads, a top-k of 12, cache blocks of 64.
-FORMAT is none, or what #shardq.packed_rows takes, for rows of 144 values."""
+FORMAT is none, or what #shardq.packed_rows takes, for rows of 144 values. With ROWS "given" the
+rows to write come packed, else they are packed here. With PCP there are so many such groups of TP."""
 
 import sys
 
 tp, dcp, interleave, per_block = (int(a) for a in sys.argv[1:5])
 form = sys.argv[5]
+is_given = sys.argv[6:7] == ["given"]
+pcp = f'"pcp" = {sys.argv[7]}, ' if len(sys.argv) > 7 else ""
 heads = 24 // tp
 split = '{shardq.split = #shardq.split<@ranks, 1 over "tp">}'
 view = "#shardq.view<replicated>"
@@ -17,10 +20,13 @@ if form != "none":
     cache, form = f"tensor<?x{128 + 4 * groups + 32}xi8>", f"#shardq.packed_rows<{form}>"
     pack = f"%packed = shardq.pack_rows %new {{format = {form}}} : (tensor<?x144xbf16>) -> {cache}"
     attr = f"kv_format = {form}, "
+new, name = "tensor<?x144xbf16>", "new"
+if is_given:
+    new, name, pack = cache, "packed", ""
 print(f"""
-shardq.mesh @ranks ["tp" = {tp}, "dcp" = {dcp} in "tp"]
+shardq.mesh @ranks [{pcp}"tp" = {tp}, "dcp" = {dcp} in "tp"]
 func.func @attention(
-    %q: tensor<?x{heads}x144xbf16> {split}, %new: tensor<?x144xbf16>, %kv: {cache},
+    %q: tensor<?x{heads}x144xbf16> {split}, %{name}: {new}, %kv: {cache},
     %iq: tensor<?x4x16xbf16>, %iw: tensor<?x4xf32>, %new_key: tensor<?x16xbf16>, %ik: {keys},
     %query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %table: tensor<?x?xi32>, %rows: index)
     -> (tensor<?x{heads}x128xbf16> {split}, tensor<?x{heads}xf32> {split}) {{
