@@ -733,38 +733,40 @@ two_sources() {
   rm -rf "$logs/data/$name" "$nope.npy" "$rope.npy"
 }
 
+# as_on_cpu WORLD NAME RESULTS [OPTION...]: the first results of a program, which has the
+# options, bit by bit those that the CPU finds without.
+as_on_cpu() {
+  local name=$2 result
+  local run=("$1" "$programs/$name.mlir" --step="$programs/$name.json") found=$logs/data/$name
+  target=cpu ranks "${run[@]}" --output-dir="$found-cpu" || return
+  ranks "${run[@]}" --output-dir="$found-found" "${@:4}" || return
+  for ((result = 0; result != $3; ++result)); do
+    cmp "$found-cpu/result$result.npy" "$found-found/result$result.npy" || return
+  done
+  rm -rf "$found-cpu" "$found-found"
+}
+
 # gathered WORLD INTERLEAVE BLOCK STRIDE TYPE DIM...: rows of gathered KV, bit by bit those
 # that the CPU finds.
 gathered() {
-  local name="gathered-w$1-i$2-b$3-s$4-$5-${*:6}-$transport" real=$target way
+  local name="gathered-w$1-i$2-b$3-s$4-$5-${*:6}-$transport"
   name=${name// /+}
   kv_program "$@" >"$programs/$name.mlir"
   # Of unequal lengths, and a request without tokens of its own rank.
   step "$name" 31,1,64,5 1970,300,0,700
   sed -i "s/64}/$3}/" "$programs/$name.json"
-  for way in cpu "$real"; do
-    target=$way ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$way" || return
-  done
-  cmp "$logs/data/$name-cpu/result0.npy" "$logs/data/$name-$real/result0.npy" || return
+  as_on_cpu "$1" "$name" 1 || return
   note="101 rows of each of $1"
-  rm -rf "$logs/data/$name"-*
 }
 
 # rows_gathered WORLD HEADS DIM TYPE [MOST]: the rows of all ranks, bit by bit those that the CPU
 # finds; at most MOST at a time, and those of a request.
 rows_gathered() {
-  local name="gathered-rows-w$1-h$2-$3-$4-$transport${5:+-most$5}" real=$target result
-  local most=(${5:+--max-tokens=$5 --max-requests=1})
+  local name="gathered-rows-w$1-h$2-$3-$4-$transport${5:+-most$5}"
   rows_program "${@:1:4}" >"$programs/$name.mlir"
   step "$name" 150,7 0,0
-  target=cpu ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-cpu" || return
-  target=$real ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$real-found" \
-    "${most[@]}" || return
-  for ((result = 0; result != $1; ++result)); do
-    cmp "$logs/data/$name-cpu/result$result.npy" "$logs/data/$name-$real-found/result$result.npy" || return
-  done
+  as_on_cpu "$1" "$name" "$1" ${5:+--max-tokens="$5" --max-requests=1} || return
   note="157 rows of each of $1"
-  rm -rf "$logs/data/$name"-*
 }
 
 # shards_program WORLD HEADS DIM TYPE: rows of shards to all ranks and back, each by a merge of
@@ -783,15 +785,11 @@ MLIR
 
 # shards_back WORLD HEADS DIM TYPE: what came back, bit by bit; a power of two ranks.
 shards_back() {
-  local name="shards-w$1-h$2-$3-$4-$transport" real=$target way
+  local name="shards-w$1-h$2-$3-$4-$transport"
   shards_program "$@" >"$programs/$name.mlir"
   step "$name" 150,10 0,0
-  for way in cpu "$real"; do
-    target=$way ranks "$1" "$programs/$name.mlir" --step="$programs/$name.json" --output-dir="$logs/data/$name-$way" || return
-  done
-  cmp "$logs/data/$name-cpu/result0.npy" "$logs/data/$name-$real/result0.npy" || return
+  as_on_cpu "$1" "$name" 1 || return
   note="160 rows on $1 ranks"
-  rm -rf "$logs/data/$name"-*
 }
 
 # same_bits RANKS PROGRAM STEP: keys that are gathered are attended in the order of those that

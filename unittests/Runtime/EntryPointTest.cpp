@@ -89,8 +89,7 @@ TEST(EntryPoint, TextOfTheFinderIsTold) {
           std::this_thread::yield();
         result.correct = true;
       });
-  const std::string numbers =
-      "rank 1: sizes disagree, 5 where 4 is expected: ";
+  const std::string numbers = "rank 1: sizes disagree, 5 where 4 is expected: ";
   EXPECT_EQ(results[1].message, numbers + what);
   for (int rank : {0, 2})
     EXPECT_EQ(results[size_t(rank)].message, numbers + what.substr(0, 63));

@@ -94,6 +94,7 @@ public:
 
 private:
   using Emit = llvm::function_ref<void(KernelBuilder &, ValueRange)>;
+  using EmitRows = void (*)(KernelBuilder &, Operation *, ValueRange);
 
   LogicalResult moveResultsToArguments();
   void writeResultsInPlace(unsigned numResults);
@@ -108,11 +109,9 @@ private:
   LogicalResult lowerTopK(TopKOp op, Value predicate);
   LogicalResult lowerTap(TapOp op, Value predicate);
   Value getWhole(Operation *before, Value view, Value predicate);
-  LogicalResult lowerContext(Operation *op, Value predicate);
-  LogicalResult lowerReduction(Operation *op, Value predicate);
+  LogicalResult lowerRows(Operation *op, const KernelShape &shape,
+                          EmitRows emit, Value predicate);
   LogicalResult lowerBlocks(GatherBlocksOp op, Value predicate);
-  LogicalResult lowerView(Operation *op, Value predicate);
-  LogicalResult lowerGathered(Operation *op, Value predicate);
   LogicalResult noteChunkRows(CountChunkRowsOp op, Value count);
   LogicalResult lowerChunks(Operation *op, Value queryStart, Value predicate);
 
@@ -832,47 +831,6 @@ LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
   return success();
 }
 
-/// What a rank of a sharded KV cache does by itself.
-LogicalResult FunctionLowering::lowerContext(Operation *op, Value predicate) {
-  FailureOr<Value> rows = getRows(op);
-  if (failed(rows))
-    return failure();
-  OpBuilder b(op);
-  SmallVector<Value> operands(op->getOperands());
-  if (!isa<MergeLseOp, DraftLengthsOp>(op))
-    operands.push_back(
-        RankOp::create(b, op->getLoc(), b.getIndexType(),
-                       op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
-                       op->getAttrOfType<StringAttr>("axis")));
-  if (isa<ShardLengthsOp>(op))
-    operands.push_back(device);
-  launch(op, getKernelName(op), getContextShape(op), *rows, operands, predicate,
-         [&](KernelBuilder &k, ValueRange args) {
-           emitContextKernel(k, op, args);
-         });
-  lowered.push_back(op);
-  return success();
-}
-
-/// The parts of a merge that are not exchanges.
-LogicalResult FunctionLowering::lowerReduction(Operation *op, Value predicate) {
-  FailureOr<Value> rows = getRows(op);
-  if (failed(rows))
-    return failure();
-  SmallVector<Value> operands(op->getOperands());
-  OpBuilder b(op);
-  if (auto weigh = dyn_cast<WeighPartialOp>(op))
-    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
-                                      weigh.getMeshAttr(),
-                                      weigh.getAxisAttr()));
-  launch(op, getKernelName(op), getReductionShape(op), *rows, operands,
-         predicate, [&](KernelBuilder &k, ValueRange args) {
-           emitReductionKernel(k, op, args);
-         });
-  lowered.push_back(op);
-  return success();
-}
-
 /// The list first, by one block, then where each entry stands in it.
 LogicalResult FunctionLowering::lowerBlocks(GatherBlocksOp op,
                                             Value predicate) {
@@ -894,35 +852,33 @@ LogicalResult FunctionLowering::lowerBlocks(GatherBlocksOp op,
   return success();
 }
 
-/// Tables, slots and rows of caches.
-LogicalResult FunctionLowering::lowerView(Operation *op, Value predicate) {
+/// Whether the kernel has to know where this rank stands on the op's axis.
+static bool wantsRank(Operation *op) {
+  auto slots = dyn_cast<TokenSlotsOp>(op);
+  return isa<LocalLengthsOp, ShardLengthsOp, FilterIndicesOp, WeighPartialOp>(
+             op) ||
+         (slots && slots.getMeshAttr());
+}
+
+/// An op that is one kernel of its rows.
+LogicalResult FunctionLowering::lowerRows(Operation *op,
+                                          const KernelShape &shape,
+                                          EmitRows emit, Value predicate) {
   FailureOr<Value> rows = getRows(op);
   if (failed(rows))
     return failure();
   OpBuilder b(op);
   SmallVector<Value> operands(op->getOperands());
-  if (auto slots = dyn_cast<TokenSlotsOp>(op); slots && slots.getMeshAttr())
-    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
-                                      slots.getMeshAttr(),
-                                      slots.getAxisAttr()));
-  if (isa<TokenSlotsOp>(op))
+  if (wantsRank(op))
+    operands.push_back(
+        RankOp::create(b, op->getLoc(), b.getIndexType(),
+                       op->getAttrOfType<FlatSymbolRefAttr>("mesh"),
+                       op->getAttrOfType<StringAttr>("axis")));
+  // Where what is wrong is recorded.
+  if (isa<ShardLengthsOp, TokenSlotsOp>(op))
     operands.push_back(device);
-  launch(
-      op, getKernelName(op), getViewShape(op), *rows, operands, predicate,
-      [&](KernelBuilder &k, ValueRange args) { emitViewKernel(k, op, args); });
-  lowered.push_back(op);
-  return success();
-}
-
-/// Where tokens stand in gathered rows.
-LogicalResult FunctionLowering::lowerGathered(Operation *op, Value predicate) {
-  FailureOr<Value> rows = getRows(op);
-  if (failed(rows))
-    return failure();
-  launch(op, getKernelName(op), getGatheredShape(op), *rows, op->getOperands(),
-         predicate, [&](KernelBuilder &k, ValueRange args) {
-           emitGatheredKernel(k, op, args);
-         });
+  launch(op, getKernelName(op), shape, *rows, operands, predicate,
+         [&](KernelBuilder &k, ValueRange args) { emit(k, op, args); });
   lowered.push_back(op);
   return success();
 }
@@ -1427,15 +1383,15 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
                                       local.getAxisAttr()));
   if (isa<LocalLengthsOp, DraftLengthsOp, ShardLengthsOp, FilterIndicesOp,
           MergeLseOp>(op))
-    return lowerContext(op, predicate);
+    return lowerRows(op, getContextShape(op), emitContextKernel, predicate);
   if (isa<WeighPartialOp, SumPartialsOp>(op))
-    return lowerReduction(op, predicate);
+    return lowerRows(op, getReductionShape(op), emitReductionKernel, predicate);
   if (isViewOp(op))
-    return lowerView(op, predicate);
+    return lowerRows(op, getViewShape(op), emitViewKernel, predicate);
   if (auto blocks = dyn_cast<GatherBlocksOp>(op))
     return lowerBlocks(blocks, predicate);
   if (isa<GatheredSlotsOp, GatheredTableOp>(op))
-    return lowerGathered(op, predicate);
+    return lowerRows(op, getGatheredShape(op), emitGatheredKernel, predicate);
   if (auto split = dyn_cast<ChunkSplitOp>(op))
     return lowerChunks(op, split.getQueryStart(), predicate);
   if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
