@@ -548,6 +548,12 @@ SHARDQ_DEVICE void shardq_device_wrong_decodes(const DeviceContext *context,
   recordMisuse(*context, Misuse::Decodes, /*operation=*/-1, decodes, rows);
 }
 
+SHARDQ_DEVICE void shardq_device_expect(const DeviceContext *context,
+                                        int64_t found, int64_t expected) {
+  if (found != expected)
+    recordMisuse(*context, Misuse::Size, /*operation=*/-1, found, expected);
+}
+
 SHARDQ_DEVICE void shardq_device_signal(const DeviceContext *context,
                                         int32_t channel, int32_t operation,
                                         int64_t group_first,

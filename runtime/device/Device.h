@@ -65,6 +65,11 @@ void shardq_device_wrong_start(const shardq::device::DeviceContext *context,
 void shardq_device_wrong_decodes(const shardq::device::DeviceContext *context,
                                  int64_t decodes, int64_t rows);
 
+/// Records SHARDQ_INVALID: a size is `found` where `expected` is right. Any
+/// threads.
+void shardq_device_expect(const shardq::device::DeviceContext *context,
+                          int64_t found, int64_t expected);
+
 /// Begins the channel's next epoch and tells each member `group_first + i *
 /// group_stride` that `rows[i]` rows were pushed to it. What earlier kernels of
 /// the stream stored, and this block before the call, is visible to a member

@@ -155,6 +155,9 @@ func.func @compared(%start: memref<?xi32>, %n: index, %m: index) {
 // CALLS: llvm.call @shardq_zigzag_split(
 // CALLS: llvm.call @shardq_rt_check_starts(
 // CALLS: llvm.call @shardq_chunk_split(
+// CALLS: %[[NEEDED:.*]] = llvm.call @shardq_chunk_part_rows(
+// CALLS: %[[PLACES:.*]] = arith.minsi %{{.*}}, %[[NEEDED]] : i64
+// CALLS: llvm.call @shardq_rt_expect(%{{.*}}, %{{.*}}, %[[PLACES]], %[[NEEDED]])
 // CALLS: llvm.call @shardq_chunk_own_order(
 // CALLS: llvm.call @shardq_rt_check_starts(
 // CALLS: llvm.call @shardq_shard_lengths(
@@ -179,6 +182,8 @@ func.func @compared(%start: memref<?xi32>, %n: index, %m: index) {
 // GPU: llvm.call @shardq_device_wrong_start(
 // GPU: llvm.call @shardq_device_wrong_decodes(
 // GPU: gpu.launch {{.*}} function(@shardq_chunk_slots_table)
+// GPU-NOT: shardq_device_wrong
+// GPU: llvm.call @shardq_device_expect({{.*}}) : (!llvm.ptr, i64, i64) -> ()
 // GPU-NOT: shardq_device_wrong
 // GPU: gpu.launch {{.*}} function(@shardq_shard_lengths)
 // GPU: llvm.call @shardq_device_wrong_start(

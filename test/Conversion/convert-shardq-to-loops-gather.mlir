@@ -28,6 +28,31 @@ func.func @calls(%a: memref<?x8xbf16>, %b: memref<?x4xbf16>, %blocks: memref<?xi
   return
 }
 
+shardq.plan @plan over @ranks {
+  channels = [#shardq.channel<"kv", offset = 0, bytes = 1792, generations = 1>], exchanges = ["gather_rows exchange 0 of @inbox"],
+  hash = 1 : i64, slot_bytes = 1792 : i64, slots = 1 : i64}
+
+// Rows that the channel does not hold, which only the step says, are none of the inbox, and none of its copies.
+// CHECK-LABEL: func.func @inbox
+// CHECK-SAME: %[[ROWS:[a-z0-9]+]]: index
+// CHECK: %[[WHOLE:.*]] = shardq.workspace @plan channel 0(%[[ROWS]])
+// CHECK: %[[FITS:.*]] = arith.cmpi ule, %[[ROWS]], %c74
+// CHECK: %[[HELD:.*]] = arith.select %[[FITS]], %[[ROWS]], %c0
+// CHECK: %[[INBOX:.*]] = memref.reinterpret_cast %[[WHOLE]] to offset: [0], sizes: [%[[HELD]], 12], strides: [12, 1]
+// CHECK: %[[TO:.*]] = memref.cast %[[INBOX]]
+// CHECK: call @[[PUSH]](%{{.*}}, %{{.*}}, %{{.*}}, %[[TO]])
+// CHECK: %[[COPY:.*]] = memref.alloc(%[[HELD]])
+// CHECK: linalg.generic {{.*}} ins(%[[INBOX]] : {{.*}}) outs(%[[COPY]] :
+func.func @inbox(%rows: index, %a: memref<?x8xbf16>, %b: memref<?x4xbf16>, %blocks: memref<?xi32>) -> memref<?x12xbf16> {
+  %inbox = shardq.workspace @plan channel 0(%rows) : memref<?x12xbf16, #shardq.symmetric<@ranks>>
+  shardq.push gather_rows(%a, %b) blocks(%blocks) into(%inbox) over @ranks "dcp" channel 0 exchange 0
+      {block_size = 4 : i64, block_stride_rows = 5 : i64, capacity = 64 : i64}
+      : (memref<?x8xbf16>, memref<?x4xbf16>), memref<?xi32>, memref<?x12xbf16, #shardq.symmetric<@ranks>>
+  %copy = memref.alloc(%rows) : memref<?x12xbf16>
+  memref.copy %inbox, %copy : memref<?x12xbf16, #shardq.symmetric<@ranks>> to memref<?x12xbf16>
+  return %copy : memref<?x12xbf16>
+}
+
 // Rows without blocks: the rows of a member stand behind those of the one before it, whatever sizes promise.
 // CHECK-LABEL: func.func @rows
 func.func @rows(%a: memref<?x8xbf16>, %b: memref<?x2x4xi8>, %inboxa: memref<?x8xbf16, #shardq.symmetric<@ranks>>,

@@ -1017,11 +1017,16 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
             words += [w for place in places for w in place.words()]
             table = np.full((len(starts) + 2, 3), -1, np.int32)
             record = Buffer(where, np.full(6, -7, np.int64))
-            words += [record.address] * (case.op == "split") + [rank, *memref(Buffer(where, table).address, table.shape)]
+            words += [record.address] * (case.op != "lengths") + [rank, *memref(Buffer(where, table).address, table.shape)]
             suite.launch(case.name + "_table", 1, words)
             suite.launch(case.name + "_rows", -(-max(map(len, outs), default=1) // 256), words)
             if case.op == "split":
                 check_starts(record, starts, decodes, rows)
+            if case.op == "slots":
+                found = min(scalars[1], len(outs[0]) // case.ranks)
+                told = [int(word) for word in record.fetch()[4:]]
+                assert told == ([found, total] if found < total else [-7, -7]), (
+                    f"{told} was told of {found} rows of a rank, and the step has {total}")
             return [place.fetch() for place in places]
 
         def compare(names, got, want):

@@ -126,6 +126,7 @@ static void defineLibrary(gpu::GPUModuleOp kernels) {
   record("shardq_device_no_place", 4, 3);
   record("shardq_device_wrong_start", 0, 4);
   record("shardq_device_wrong_decodes", 4, 2);
+  record("shardq_device_expect", 4, 2);
   define("shardq_device_peer", pointer, {pointer, pointer, i64},
          [&](ValueRange args) -> Value {
            auto word = [&](int32_t index) {
@@ -251,7 +252,7 @@ LogicalResult KernelWriter::writeExchange(func::FuncOp function, PushOp push) {
 /// Two kernels, with this rank and the table of requests behind the operands.
 LogicalResult KernelWriter::writeChunks(StringRef name, Operation *op) {
   SmallVector<Type> types(op->getOperandTypes());
-  if (isa<ChunkSplitOp>(op))
+  if (isa<ChunkSplitOp, ChunkSlotsOp>(op))
     types.push_back(IndexType::get(context)); // the device context
   types.push_back(IndexType::get(context));
   types.push_back(MemRefType::get({ShapedType::kDynamic, 3},

@@ -146,6 +146,9 @@ def ShardQ_ChunkSlotsOp : ShardQ_TwoFormOp<"chunk_slots", ShardQ_OnAxis> {
     `write_rows (take_rows %gathered[%order]) at(%padded)`. With `by_part` the local rows are those of a `chunk_split`
     with it.
 
+    Fewer rows, in `local` or in the results, than the step's requests have are an error of the runtime: a token would
+    lose its place.
+
     ```mlir
     shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
     func.func @slots(%slots: tensor<?xi64>, %query_start: tensor<?xi32>, %decodes: index, %local: index)

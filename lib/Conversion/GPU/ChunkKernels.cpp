@@ -192,6 +192,24 @@ Place RequestScan::run(llvm::function_ref<void(Value, const Place &)> visit) {
   return {clamp(all[0]), all[1], all[2]};
 }
 
+/// Records rows of a rank, of `chunk_slots`, that are fewer than the step's
+/// requests have: a token would lose its place. More are padding.
+static void checkPlaces(KernelBuilder &b, const Step &step, const Place &all,
+                        ValueRange args, Value device) {
+  Value local = args[3], order = args[4], padded = args[5];
+  Value entries = b.min(b.dim(order, 0), b.dim(padded, 0));
+  Value found = b.min(local, b.divide(entries, b.index(step.ranks)));
+  Value needed = b.add(b.toIndex(all.head), b.toIndex(all.tail));
+  Value isShort = b.less(found, needed);
+  b.when(b.both(isShort, b.equal(b.thread(), b.index(0))), [&] {
+    Type i64 = b.getI64Type();
+    LLVM::CallOp::create(b, b.getLoc(), TypeRange(), "shardq_device_expect",
+                         ValueRange{toPointer(b, b.getLoc(), device),
+                                    b.fromIndex(found, i64),
+                                    b.fromIndex(needed, i64)});
+  });
+}
+
 void mlir::shardq::emitChunkTableKernel(KernelBuilder &b, Operation *op,
                                         ValueRange args) {
   Value table = args.back();
@@ -199,11 +217,13 @@ void mlir::shardq::emitChunkTableKernel(KernelBuilder &b, Operation *op,
   if (isa<ChunkSplitOp>(op))
     emitCheckStarts(b, step.starts, step.decodes, step.rows,
                     args[op->getNumOperands()]);
-  RequestScan(b, step).run([&](Value i, const Place &place) {
+  Place all = RequestScan(b, step).run([&](Value i, const Place &place) {
     b.store(place.step, table, {i, b.index(0)});
     b.store(place.head, table, {i, b.index(1)});
     b.store(place.tail, table, {i, b.index(2)});
   });
+  if (isa<ChunkSlotsOp>(op))
+    checkPlaces(b, step, all, args, args[op->getNumOperands()]);
 }
 
 void mlir::shardq::emitCountChunkRowsKernel(KernelBuilder &b,

@@ -781,7 +781,7 @@ LogicalResult FunctionLowering::lowerChunks(Operation *op, Value queryStart,
   Value table = memref::AllocOp::create(
       b, loc, type, ValueRange{arith::AddIOp::create(b, loc, starts, two)});
   SmallVector<Value> operands(op->getOperands());
-  if (isa<ChunkSplitOp>(op))
+  if (isa<ChunkSplitOp, ChunkSlotsOp>(op))
     operands.push_back(device);
   operands.push_back(RankOp::create(
       b, loc, b.getIndexType(), op->getAttrOfType<FlatSymbolRefAttr>("mesh"),

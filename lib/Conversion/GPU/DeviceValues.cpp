@@ -287,7 +287,9 @@ void mlir::shardq::declareDeviceLibrary(ModuleOp module) {
        {"shardq_device_beyond_table", "shardq_device_wrong_start"})
     declare(wrong, none, {pointer, i64, i64, i64, i64});
   declare("shardq_device_no_place", none, {pointer, i64, i64, i64});
-  declare("shardq_device_wrong_decodes", none, {pointer, i64, i64});
+  for (StringRef wrong :
+       {"shardq_device_wrong_decodes", "shardq_device_expect"})
+    declare(wrong, none, {pointer, i64, i64});
   for (StringRef flag : {"shardq_device_signal", "shardq_device_wait"})
     declare(flag, none, {pointer, i32, i32, i64, i64, i64, pointer});
   declare("shardq_device_announce", none,

@@ -89,6 +89,7 @@ private:
   Value getWidth(Value matrix);
   Value getLength(Value vector);
   void checkStarts(Operation *op, Value starts, Value decodes, Value rows);
+  void expect(Operation *op, StringRef what, Value found, Value expected);
   void lower(ExpectOp op);
   void lower(BeyondTableOp op);
   void lower(NoPlaceOp op);
@@ -824,12 +825,22 @@ void RuntimeLowering::lower(ChunkSlotsOp op) {
       cast<MemRefType>(slots.getType()).getElementTypeBitWidth() / 8;
   Value entries =
       arith::MinSIOp::create(b, getLength(order), getLength(padded));
+  Value requests = toI64(getRequests(b, starts, {}));
+  Value decodes = toI64(op.getDecodes()), local = toI64(op.getLocal());
+  Value ranks = constant(i64, over.axis.getSize());
+  // More rows are padding; a token that fewer leave without one would be lost.
+  Value needed = call("shardq_chunk_part_rows", i64,
+                      {getPointer(starts), requests, decodes,
+                       constant(i64, std::numeric_limits<int32_t>::max()),
+                       ranks, constant(i32, getPart(ChunkPart::All))});
+  Value found = arith::MinSIOp::create(
+      b, local, arith::DivSIOp::create(b, entries, ranks));
+  expect(op, "rows of a rank in shardq.chunk_slots",
+         arith::MinSIOp::create(b, found, needed), needed);
   call(op.getOwnDecodes() ? "shardq_chunk_own_order" : "shardq_chunk_order", {},
-       {getPointer(starts), toI64(getRequests(b, starts, {})),
-        toI64(op.getDecodes()), getLength(slots),
-        constant(i64, over.axis.getSize()), constant(i32, op.getByPart()),
-        toI64(op.getLocal()), constant(i32, bytes), getPointer(slots), entries,
-        getPointer(order), getPointer(padded)});
+       {getPointer(starts), requests, decodes, getLength(slots), ranks,
+        constant(i32, op.getByPart()), local, constant(i32, bytes),
+        getPointer(slots), entries, getPointer(order), getPointer(padded)});
 }
 
 /// Reports starts of a contiguous array that do not add up.
@@ -840,18 +851,23 @@ void RuntimeLowering::checkStarts(Operation *op, Value starts, Value decodes,
         toI64(rows)});
 }
 
-void RuntimeLowering::lower(ExpectOp op) {
+/// Reports that `what` is `found`, where it is not `expected`.
+void RuntimeLowering::expect(Operation *op, StringRef what, Value found,
+                             Value expected) {
   // Many layers are checked alike.
-  std::string &name = checks[op.getWhat()];
+  std::string &name = checks[what];
   Value text;
   if (name.empty()) {
-    text = emitString(op.getWhat());
+    text = emitString(what);
     name = text.getDefiningOp<LLVM::AddressOfOp>().getGlobalName().str();
   } else {
     text = LLVM::AddressOfOp::create(b, pointer, name);
   }
-  call("shardq_rt_expect", {},
-       {getContext(op), text, toI64(op.getFound()), toI64(op.getExpected())});
+  call("shardq_rt_expect", {}, {getContext(op), text, found, expected});
+}
+
+void RuntimeLowering::lower(ExpectOp op) {
+  expect(op, op.getWhat(), toI64(op.getFound()), toI64(op.getExpected()));
 }
 
 void RuntimeLowering::lower(BeyondTableOp op) {

@@ -265,6 +265,35 @@ def slots_ranks():
             slots(random_batch(rng, ranks), rng.choice(["i32", "i64"]), rng.random() < 0.5)
 
 
+def slots_short():
+    """Fewer rows than the step has are an error with both numbers, of each rank alike; more are padding."""
+    batch = Batch(3, [2, 1], [5, 8])
+    needed = len(batch.local(0))
+    for own in ("", "{own_decodes}"):
+        for local, size in ((needed - 1, needed), (needed, needed - 1), (0, needed), (-2, needed), (needed, needed),
+                            (needed + 2, needed + 2)):
+            found = min(local, size)
+            text = f"""
+shardq.mesh @ranks ["pcp" = 3]
+func.func @slots(%start: tensor<?xi32>, %at: tensor<?xi64>)
+    -> (tensor<{3 * size}xi32> {BY_RANK}, tensor<{3 * size}xi64> {BY_RANK}) {{
+  %n = arith.constant {local} : index
+  %d = shardq.count_decode_rows %start {{speculative_tokens = 2 : i64}} : tensor<?xi32>
+  %order, %padded = shardq.chunk_slots %at by(%start) decodes(%d) local(%n) over @ranks "pcp" {own}
+      : (tensor<?xi64>, tensor<?xi32>, index, index) -> (tensor<{3 * size}xi32>, tensor<{3 * size}xi64>)
+  return %order, %padded : tensor<{3 * size}xi32>, tensor<{3 * size}xi64>
+}}
+"""
+            inputs = dict(start=batch.starts, at=np.arange(batch.rows, dtype="<i8"))
+            if found >= needed:
+                _, padded = run(text, inputs)
+                expect_equal(np.sort(padded[:3 * size][padded[:3 * size] >= 0]), np.arange(batch.tokens), "slots")
+                continue
+            said = run(text, inputs, status=1)
+            part = f"{found} where {needed} is expected: rows of a rank in shardq.chunk_slots"
+            expect(part in said, f"no '{part}' in {said}")
+
+
 def back():
     """Rows taken, gathered and restored are the rows; written by the padded slots they are in their slots."""
     rng = seeded()
