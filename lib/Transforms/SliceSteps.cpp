@@ -347,6 +347,10 @@ static bool areOfChunks(Value rows, llvm::SmallPtrSetImpl<Operation *> &seen) {
     return areOfChunks(
         branch.thenYield()->getOperand(cast<OpResult>(rows).getResultNumber()),
         seen);
+  // Those that a loop over slices has put together.
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return areOfChunks(
+        loop.getYieldedValues()[cast<OpResult>(rows).getResultNumber()], seen);
   auto rowWise = dyn_cast<RowWiseOpInterface>(op);
   return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
     return isa<RankedTensorType>(operand.get().getType()) &&
