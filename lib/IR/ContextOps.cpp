@@ -44,9 +44,13 @@ static LogicalResult verifyLseShape(Operation *op, StringRef name,
   return verifySameDim(op, "heads", {name, lse, 1}, {outName, out, 1});
 }
 
-/// The base in which `op` gives LSEs, if it makes them.
-static std::optional<LseBase> getMadeBase(Operation *op) {
-  return llvm::TypeSwitch<Operation *, std::optional<LseBase>>(op)
+/// The base of the value, if it is the LSE that an op makes beside outputs.
+static std::optional<LseBase> getMadeBase(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result || result.getResultNumber() != 1)
+    return std::nullopt;
+  return llvm::TypeSwitch<Operation *, std::optional<LseBase>>(
+             result.getOwner())
       .Case<SparseMlaOp, CombineLseOp, WeighPartialOp>(
           [](auto op) { return op.getLseBase(); })
       .Default(std::nullopt);
@@ -78,6 +82,8 @@ static void getOrigins(Value value, SmallVectorImpl<Value> &origins) {
   Operation *op = value.getDefiningOp();
   if (isa<tensor::CastOp, tensor::ExtractSliceOp, GatherRowsOp, TakeRowsOp>(op))
     append(op->getOperands(), 0);
+  else if (isa<ExchangeOp, arith::SelectOp>(op))
+    llvm::append_range(origins, op->getOperands());
   else if (isa<scf::IfOp, scf::ForOp>(op))
     appendYielded(op, cast<OpResult>(value).getResultNumber());
 }
@@ -90,8 +96,7 @@ static LogicalResult verifySameBase(Operation *op, StringRef name, Value lse,
   llvm::SmallSetVector<Value, 8> seen;
   seen.insert(lse);
   for (size_t next = 0; next != seen.size(); ++next) {
-    Operation *maker = seen[next].getDefiningOp();
-    std::optional<LseBase> made = maker ? getMadeBase(maker) : std::nullopt;
+    std::optional<LseBase> made = getMadeBase(seen[next]);
     if (!made) {
       SmallVector<Value> origins;
       getOrigins(seen[next], origins);
@@ -103,7 +108,7 @@ static LogicalResult verifySameBase(Operation *op, StringRef name, Value lse,
     InFlightDiagnostic diag = op->emitOpError("merges LSEs of base ")
                               << stringifyLseBase(base) << ", but '" << name
                               << "' has base " << stringifyLseBase(*made);
-    diag.attachNote(maker->getLoc()) << "it is computed here";
+    diag.attachNote(seen[next].getLoc()) << "it is computed here";
     return diag;
   }
   return success();

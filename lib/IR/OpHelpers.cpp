@@ -4,7 +4,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::shardq {
 
@@ -21,54 +20,6 @@ int64_t getNumKvRanks(Operation *from, ShardingAttr sharding) {
       if (MeshAxis over = lookupMeshAxis(from, sharding.getMesh(), axis))
         ranks *= over.axis.getSize();
   return ranks;
-}
-
-template <typename OpTy>
-static std::string getNameAmong(OpTy op, unsigned position,
-                                ArrayRef<StringRef> names) {
-  for (auto [i, name] : llvm::enumerate(names)) {
-    auto [first, size] = op.getODSOperandIndexAndLength(i);
-    if (position >= first && position < first + size)
-      return ("'" + name + "'").str();
-  }
-  return "operand #" + std::to_string(position);
-}
-
-std::string getOperandName(Operation *op, unsigned position) {
-  return llvm::TypeSwitch<Operation *, std::string>(op)
-      .Case([&](ConvertIndicesOp op) {
-        return getNameAmong(op, position,
-                            {"indices", "table", "req", "prefill_req"});
-      })
-      .Case([&](FilterIndicesOp op) {
-        return getNameAmong(op, position, {"indices", "table", "req"});
-      })
-      .Case([&](GatheredSlotsOp op) {
-        return getNameAmong(op, position,
-                            {"indices", "inverse", "count", "req"});
-      })
-      .Case([&](TokenSlotsOp op) {
-        return getNameAmong(op, position, {"table", "req", "visible"});
-      })
-      .Case([&](WriteRowsOp op) {
-        return getNameAmong(op, position, {"source", "slots"});
-      })
-      .Case([&](IndexerOp op) {
-        return getNameAmong(
-            op, position, {"q", "weights", "keys", "table", "req", "visible"});
-      })
-      .Case([&](TopKOp op) {
-        return getNameAmong(op, position, {"scores", "visible"});
-      })
-      .Case([&](SparseMlaOp op) {
-        return getNameAmong(op, position,
-                            {"q", "kv", "slots", "req", "topk_length"});
-      })
-      .Case([&](PushOp op) {
-        return "source " + std::to_string(position) + " of " +
-               stringifyDirection(op.getDirection()).str();
-      })
-      .Default("operand #" + std::to_string(position));
 }
 
 Value createGroupRows(OpBuilder &builder, Location loc, Value offsets,

@@ -62,3 +62,9 @@ std::string mlir::shardq::getOperandName(Operation *op, unsigned position) {
       })
       .Default("operand #" + std::to_string(position));
 }
+
+std::string mlir::shardq::describeRows(OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  return "rows of " + getOperandName(op, operand.getOperandNumber()) + " of " +
+         op->getName().getStringRef().str();
+}

@@ -17,6 +17,7 @@
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQMOVEPROJECTIONS
@@ -370,9 +371,16 @@ Projection Mover::sink(const Projection &projection, ArrayRef<OpResult> results,
         last = made;
     }
     askOther(result, result);
-    outer.getResult().replaceAllUsesWith(result);
-    eraseUnused(outer);
+    // The projection may have known how many rows there are.
+    Type known = outer.getResult().getType();
+    builder.setInsertionPointAfter(branch);
     result.setType(last.getResult().getType());
+    Value projected = result;
+    if (known != result.getType())
+      projected =
+          tensor::CastOp::create(builder, branch.getLoc(), known, result);
+    outer.getResult().replaceAllUsesWith(projected);
+    eraseUnused(outer);
   }
   return last;
 }
@@ -490,7 +498,7 @@ SmallVector<Projection> Mover::takeProjections(Value &source,
     if (gather.getPaddedHeads())
       return stays("its heads are gathered with room for others");
     if (!isMadeFor(source, gather))
-      return stays("others read what it makes");
+      return stays("others read what it makes, or a loop does");
     if (!widen(*found, gather, gather.getMeshAttr(), gather.getAxisAttr()))
       return false;
     taken.push_back(sink(*found, gather));
@@ -600,9 +608,19 @@ void Mover::finish() {
 }
 
 void Mover::run() {
-  SmallVector<CombineLseOp> merges;
+  llvm::SetVector<CombineLseOp> merges;
   SmallVector<GatherQueryOp> gathers;
-  function.walk([&](CombineLseOp op) { merges.push_back(op); });
+  // Of merges one behind the other the last first, or its projection would not
+  // be there for the others.
+  auto add = [&](CombineLseOp op, auto &addFirst) -> void {
+    if (merges.contains(op))
+      return;
+    for (OpOperand *reader : getReaders(op->getResult(0)))
+      if (auto next = dyn_cast<CombineLseOp>(reader->getOwner()))
+        addFirst(next, addFirst);
+    merges.insert(op);
+  };
+  function.walk([&](CombineLseOp op) { add(op, add); });
   function.walk([&](GatherQueryOp op) { gathers.push_back(op); });
   for (CombineLseOp op : merges)
     while (op)

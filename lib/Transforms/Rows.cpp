@@ -10,6 +10,7 @@
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardq/IR/CarrierOps.h"
+#include "shardq/IR/OperandNames.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -175,19 +176,58 @@ OpFoldResult mlir::shardq::getRowCount(Value tensor) {
   return origin ? getRowCount(origin) : OpFoldResult(tensor);
 }
 
+static bool isHostNumber(Value value, llvm::SmallPtrSetImpl<void *> &seen) {
+  auto all = [&](ValueRange values) {
+    return llvm::all_of(values, [&](Value other) {
+      // Of tensors the sizes.
+      auto tensor = dyn_cast<RankedTensorType>(other.getType());
+      if (tensor && tensor.getRank() == 0)
+        return true;
+      if (!tensor)
+        return isHostNumber(other, seen);
+      auto rows = dyn_cast<Value>(getRowCount(other));
+      return !rows || isHostNumber(rows, seen);
+    });
+  };
+  // What a loop carries depends on itself, and on what else it depends on.
+  if (!seen.insert(value.getAsOpaquePointer()).second)
+    return true;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    auto loop = dyn_cast<scf::ForOp>(parent);
+    if (!loop || argument == loop.getInductionVar())
+      return loop ? all({loop.getLowerBound(), loop.getUpperBound(),
+                         loop.getStep()})
+                  : isa<FunctionOpInterface>(parent);
+    return all({loop.getTiedLoopInit(argument)->get(),
+                loop.getTiedLoopYieldedValue(argument)->get()});
+  }
+  auto result = cast<OpResult>(value);
+  Operation *op = result.getOwner();
+  if (auto dim = dyn_cast<tensor::DimOp>(op))
+    return dim.getConstantIndex() != 0 || all(dim.getSource());
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    unsigned number = result.getResultNumber();
+    return all({branch.getCondition(), branch.thenYield()->getOperand(number),
+                branch.elseYield()->getOperand(number)});
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return all({loop.getTiedLoopInit(result)->get(),
+                loop.getTiedLoopYieldedValue(result)->get()});
+  // Numbers out of tensors are the device's, and so are those of ops that count
+  // what tensors hold. Of other control flow nothing is known.
+  bool hasSizesOfOperands = isa<ShardQDialect>(op->getDialect())
+                                ? isa<RankOp, GatherRowsOp, GatherQueryOp,
+                                      CombineLseOp, ReduceHeadsOp>(op)
+                                : !isa<tensor::ExtractOp>(op) &&
+                                      !isa<scf::SCFDialect>(op->getDialect());
+  return hasSizesOfOperands && all(op->getOperands());
+}
+
 bool mlir::shardq::isHostNumber(OpFoldResult rows) {
   auto value = dyn_cast<Value>(rows);
-  if (!value)
-    return true;
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return isa<FunctionOpInterface>(argument.getOwner()->getParentOp());
-  Operation *op = value.getDefiningOp();
-  if (auto dim = dyn_cast<tensor::DimOp>(op))
-    return dim.getConstantIndex() != 0 ||
-           isHostNumber(getRowCount(dim.getSource()));
-  return isa<arith::ArithDialect>(op->getDialect()) &&
-         llvm::all_of(op->getOperands(),
-                      [](Value operand) { return isHostNumber(operand); });
+  llvm::SmallPtrSet<void *, 8> seen;
+  return !value || ::isHostNumber(value, seen);
 }
 
 void mlir::shardq::eraseTaps(Operation *op) {
@@ -232,9 +272,7 @@ void StepLists::expect(OpOperand &list, ExpandRowsOp step) {
   OpFoldResult found = tensor::getMixedSize(builder, loc, list.get(), 0);
   if (isEqualConstantIntOrValue(found, rows))
     return;
-  std::string what = "rows of " + getOperandName(op, list.getOperandNumber()) +
-                     " of " + op->getName().getStringRef().str();
-  ExpectOp::create(builder, loc, what,
+  ExpectOp::create(builder, loc, describeRows(list),
                    getValueOrCreateConstantIndexOp(builder, loc, found), rows);
 }
 

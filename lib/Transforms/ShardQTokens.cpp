@@ -635,15 +635,18 @@ FunctionRewriter::emitTokenSharded(const Candidate &candidate,
   }
 
   SmallVector<Value> values;
-  for (unsigned number : results)
-    values.push_back(
-        ExchangeOp::create(
-            builder, loc, TypeRange{op->getResult(number).getType()},
-            direction(Direction::TokensToHeads),
-            ValueRange{ofPrefill->getResult(number)}, step.ids, step.offsets,
-            step.decodes, combined[number], ValueRange{}, candidate.mesh,
-            axisAttr, TransportAttr())
-            .getResult(0));
+  // Also where its type says how many rows the step has: those may be more than
+  // an inbox holds, and then the gate is closed.
+  for (unsigned number : results) {
+    Type type = op->getResult(number).getType();
+    auto exchange = ExchangeOp::create(
+        builder, loc, TypeRange{withDynamicRows(type)},
+        direction(Direction::TokensToHeads),
+        ValueRange{ofPrefill->getResult(number)}, step.ids, step.offsets,
+        step.decodes, combined[number], ValueRange{}, candidate.mesh, axisAttr,
+        TransportAttr());
+    values.push_back(castTo(builder, loc, exchange.getResult(0), type));
+  }
   return values;
 }
 

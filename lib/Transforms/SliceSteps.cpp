@@ -42,6 +42,7 @@ private:
   int64_t getMost(const Chain &chain) const;
   int64_t getMostGiven(const Chain &chain) const;
   bool fits(const Chain &chain);
+  bool isTooLong(const Chain &chain) const;
   void slice(const Chain &chain);
   SmallVector<Value> createSlices(const Chain &chain, ValueRange results,
                                   Value rows, Value bound);
@@ -338,15 +339,18 @@ static bool areOfChunks(Value rows, llvm::SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = rows.getDefiningOp();
   if (!op || !seen.insert(op).second)
     return false;
+  // What is back in order has all rows of the step.
   if (isa<TakeRowsOp>(op))
-    return bool(getChunkSplit(rows));
+    return getChunkSplit(rows) && !getRestored(rows);
   // These have the rows of all ranks.
   if (isa<GatherRowsOp, ExchangeOp>(op))
     return false;
-  if (auto branch = dyn_cast<scf::IfOp>(op))
-    return areOfChunks(
-        branch.thenYield()->getOperand(cast<OpResult>(rows).getResultNumber()),
-        seen);
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    unsigned number = cast<OpResult>(rows).getResultNumber();
+    llvm::SmallPtrSet<Operation *, 8> ofOther(seen.begin(), seen.end());
+    return areOfChunks(branch.thenYield()->getOperand(number), seen) &&
+           areOfChunks(branch.elseYield()->getOperand(number), ofOther);
+  }
   // Those that a loop over slices has put together.
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return areOfChunks(
@@ -509,10 +513,7 @@ static Value createShare(OpBuilder &b, Location loc, Value rows,
 static void expectRows(OpBuilder &b, OpOperand &operand, Value found,
                        Value expected) {
   Operation *op = operand.getOwner();
-  std::string what = "rows of " +
-                     getOperandName(op, operand.getOperandNumber()) + " of " +
-                     op->getName().getStringRef().str();
-  ExpectOp::create(b, op->getLoc(), what, found, expected);
+  ExpectOp::create(b, op->getLoc(), describeRows(operand), found, expected);
 }
 
 /// Rows that the chain can go through: those of its source, and no more than
@@ -636,8 +637,10 @@ void Slicer::slice(const Chain &chain) {
       if (op == last || !isUsedWithin(result, chain))
         results.push_back(result);
   // Of some of the step's rows a GPU's host does not know the result's size,
-  // which a branch would have to hand on.
-  if (cast<ShapedType>(source.getType()).isDynamicDim(0) && !bound) {
+  // which a branch would have to hand on. Where types say of some values that
+  // they do not fit there is no form without turns.
+  if (cast<ShapedType>(source.getType()).isDynamicDim(0) && !bound &&
+      !isTooLong(chain)) {
     Value most =
         arith::ConstantIndexOp::create(builder, loc, getMostGiven(chain));
     Value isSliced = arith::CmpIOp::create(
@@ -666,6 +669,27 @@ void Slicer::slice(const Chain &chain) {
     });
   for (Operation *op : llvm::reverse(chain))
     op->erase();
+}
+
+/// Whether the type of something in the chain says that it does not fit.
+bool Slicer::isTooLong(const Chain &chain) const {
+  int64_t most = getMost(chain);
+  std::optional<int64_t> shards = getShards(chain);
+  auto isLonger = [&](auto &value, Type type) {
+    int64_t rows = cast<ShapedType>(type).getDimSize(0);
+    int64_t ranks = shards && isOfAllRanks(value) ? *shards : 1;
+    return !ShapedType::isDynamic(rows) && rows > most * ranks;
+  };
+  return llvm::any_of(chain, [&](Operation *op) {
+    return llvm::any_of(op->getOpOperands(),
+                        [&](OpOperand &operand) {
+                          return isRowOperand(operand) &&
+                                 isLonger(operand, operand.get().getType());
+                        }) ||
+           llvm::any_of(op->getResults(), [&](OpResult result) {
+             return isLonger(result, result.getType());
+           });
+  });
 }
 
 /// Whether types say how many rows some values have, and not others: what does

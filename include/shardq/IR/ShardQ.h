@@ -89,10 +89,6 @@ struct MeshAxis {
 MeshAxis lookupMeshAxis(Operation *from, FlatSymbolRefAttr mesh,
                         StringRef axis);
 
-/// An operand of `op` for messages, as the op's documentation has it:
-/// "'slots'".
-std::string getOperandName(Operation *op, unsigned position);
-
 /// Bytes behind the values of a head in an inbox of `combine_lse`. The first
 /// four are the LSE as f32, the others keep rows whole for vector stores.
 inline constexpr int64_t kLseBytes = 16;

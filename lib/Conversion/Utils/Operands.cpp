@@ -168,8 +168,8 @@ static void checkRows(OpBuilder &builder, Operation *op,
     Value other = op->getOperand(position);
     if (haveSameRows({first, other}))
       continue;
-    expectSize(builder, op, "rows", getOperandName(op, position),
-               getSize(other), getSize(first));
+    ExpectOp::create(builder, loc, describeRows(op->getOpOperand(position)),
+                     getSize(other), getSize(first));
   }
 }
 

@@ -1,7 +1,7 @@
 """A rank that fails where a KV cache, requests or rows are divided: `context_failures.py ACTION`.
 
 Each kind of exchange is struck: queries and outputs of decode steps (also in slices), gathered KV
-(always, and where the step says so), rows of chunks, rows and outputs of token shards. What
+(wherever it fits, and where the step says so), rows of chunks, rows and outputs of token shards. What
 survivors have to say is as in failures.py.
 """
 
@@ -30,7 +30,8 @@ def decode(ranks, *options):
 
 
 def gather(ranks):
-    return program("dcp", (ranks, ranks, 2), "mixed-step", "shardq-dcp{step=gather remarks=false}", ["gather_rows"])
+    return program("dcp", (ranks, ranks, 2), "mixed-step", "shardq-dcp{step=gather remarks=false}",
+                   ["gather_rows", *SLICED])
 
 
 def gate(ranks, step):
