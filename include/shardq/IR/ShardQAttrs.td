@@ -225,7 +225,7 @@ def ShardQ_TransportAttr : ShardQ_Attr<"Transport", "transport"> {
 
     - `direct`: ranks write into each other's memory. Where they cannot, the runtime lets NCCL carry the
       rows of all exchanges of the communicator
-    - `nccl`: NCCL carries the rows, whatever the ranks could do; others of the program are as direct as before
+    - `nccl`: NCCL carries the rows, whatever the ranks could do; on one host others of the program are as direct as before
     - `ag_rs`: `combine_lse` as an all-gather of LSEs, local weights, and a reduce-scatter of outputs
     - `ag_ar`: the same with an all-reduce, where each rank keeps all heads
 

@@ -23,6 +23,7 @@ def ShardQ_Dialect : Dialect {
     | 2 distributed | level 1 on gathered keys, `gather_blocks`, `gather_gate`, `gather_kv_start`, `gather_kv_finish`, `gathered_slots` | `--shardq-dcp` |
     | 2 distributed | level 1 on shards of the tokens in rank order, `shard_lengths`, `gather_rows` | `--shardq-dcp` |
     | 2 distributed | level 1 on chunks of requests, `count_chunk_rows`, `chunk_split`, `chunk_lengths`, `chunk_slots`, `gather_rows` | `--shardq-pcp` |
+    | 2 distributed | `expect`: rows of lists and of slices that must be as many as the step's | `--shard-q-tokens`, `--shardq-pcp`, `--shardq-slice-steps` |
     | 1 model | `replicated_table`, `token_slots`, `write_rows`, `pack_rows`, `unpack_rows`, `local_lengths`, `gathered_table`, `draft_lengths`: tables, slots and rows of caches, lengths of own keys and of draft steps | user, importers |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
     | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `no_place`, `check_starts` | conversions |
@@ -42,9 +43,10 @@ def ShardQ_Dialect : Dialect {
     (`outs`, no results) with the same meaning.
 
     **Effects.** Ops on tensors are free of effects, except those that talk to
-    other ranks: `exchange`, `gather_query`, `combine_lse`, `reduce_heads`, `gather_rows`, `gather_kv_start`, `gather_kv_finish`, `push`, `signal`
-    and `wait` write the peer-memory resource, so that neither CSE nor DCE nor speculation drops or moves one: a
-    rank that skipped one would hang its peers.
+    other ranks: `exchange`, `gather_query`, `combine_lse`, `reduce_heads`, `gather_rows`, `gather_kv_start`,
+    `gather_kv_finish`, `push`, `signal` and `wait` write the peer-memory resource, so that neither CSE nor DCE nor
+    speculation drops or moves one: a rank that skipped one would hang its peers. Besides, `expect` and `tap`
+    write what the caller sees, an error and an observed value, and are not dropped either.
 
     Version log: 1 (0.1): levels 1 to 3 for token sharding over one axis; KV caches that
     are sharded over ranks; requests in chunks.

@@ -33,9 +33,9 @@ def ShardQTokens : Pass<"shard-q-tokens", "::mlir::ModuleOp"> {
     are taken by rows; index ops that several attentions share are versioned once and
     shared. A `gather_kv_finish` whose keys only the attention reads moves into both branches, with its start, so that
     the gather overlaps with the indexer and the exchange of queries; with `decode-rows=combine` decode rows then attend
-    the keys that their ranks keep, with a merge, as `--shardq-dcp` does it in decode steps. An attention that cannot be rewritten stays as it is; with `remarks` the
-    reason is said at the op. Everything else in the module is left alone, and a second
-    run changes nothing.
+    the keys that their ranks keep, with a merge, as `--shardq-dcp` does it in decode steps. An attention that cannot be
+    rewritten stays as it is; with `remarks` the reason is said at the op. Everything else in the module is left alone,
+    and a second run changes nothing.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"tp\"", "Mesh axis whose head shards become token shards">,
@@ -188,8 +188,9 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
     request.
 
-    Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows, with slot -1 for rows of no request:
-    own rows are taken, gathered and written by `chunk_slots`, in a step without prefill written as they were.
+    Where the keys of the attention or of its indexer come from `write_rows`, those are taken to be the step's rows, with
+    slot -1 for rows of no request: own rows are taken, gathered and written by `chunk_slots`, in a step without prefill
+    written as they were.
 
     The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
     KV for `--shardq-dcp` behind this pass, may be sharded over other axes. (Behind `--shardq-dcp` this pass is right too, but each rank has
@@ -297,7 +298,8 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     rows which were not gathered for it alone takes the rows of a slice from those of each rank. A second run changes nothing.
 
     What has another number of rows than the first operand that is sliced is an error of the runtime, as in a step that fits
-    (`expect`), and no turn reads beyond its end.
+    (`expect`), and no turn reads beyond its end. What is left alone with more rows than inboxes hold is `SHARDQ_CAPACITY` in
+    that step; where types say how many rows the inbox of a gather has, it is an error of `--shardq-plan-workspace`.
   }];
   let options = [
     Option<"maxTokens", "max-tokens", "int64_t", "8192", "Rows of the largest step that inboxes hold">,
@@ -310,14 +312,16 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
 def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> {
   let summary = "Chooses how each collective travels, and says why";
   let description = [{
-    One table, at the top of the pass' file, from what is known when a program is compiled: the
-    mesh, hosts, the heads that each rank keeps, types, the rows that inboxes hold, the target and the option. Each collective of level 2 on tensors gets a `transport` attribute with the
-    choice and its reason, and a remark that says the same. One that has a choice keeps it: by hand, or of an earlier run.
+    One table, at the top of the pass' file, from what is known when a program is compiled: the mesh, hosts, the heads that
+    each rank keeps, types, the rows that inboxes hold, the target and the option. Each collective of level 2 on tensors gets
+    a `transport` attribute with the choice and its reason, and a remark that says the same. One that has a choice keeps it:
+    by hand, or of an earlier run. The ops that a merge becomes have no remark of their own, and its reason in theirs.
+    Pipelines run the pass without remarks where `transport=auto`: what is chosen unasked is in the IR.
 
     | choice | what it is |
     | --- | --- |
     | `direct` | ranks write into each other's memory; where they turn out not to reach it, the runtime lets NCCL carry all exchanges |
-    | `nccl` | NCCL carries the rows, on GPUs, beside others that are direct |
+    | `nccl` | NCCL carries the rows, on GPUs, on one host beside others that are direct |
     | `ag_rs` | of a `combine_lse`: `gather_rows` of the LSEs, `weigh_partial`, `reduce_heads` |
     | `ag_ar` | the same and a `gather_query` of the sums, where each rank keeps all heads |
 
@@ -344,7 +348,7 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     | --- | --- |
     | each part of a row, or of a head, is a multiple of 16 bytes | on GPUs a direct push moves 16 bytes at a time, where buffers are aligned to them |
     | one is not | it moves single elements |
-    | there are more rows than `max-tokens`, of all ranks together where they have shards | `--shardq-slice-steps` has to take them in turns; what it leaves alone is `SHARDQ_CAPACITY` |
+    | there are more rows than `max-tokens`, of all ranks together where they have shards | `--shardq-slice-steps` has to take them in turns; what it leaves alone is an error, of `--shardq-plan-workspace` where the inbox has as many rows by its types, else `SHARDQ_CAPACITY` |
   }];
   let options = [
     Option<"transport", "transport", "::mlir::shardq::TransportChoice", "::mlir::shardq::TransportChoice::Auto",
@@ -371,14 +375,16 @@ def ShardQPlanWorkspace : Pass<"shardq-plan-workspace", "::mlir::ModuleOp"> {
   let description = [{
     Runs on buffers. Each `exchange` becomes `workspace`, `push`, `signal` and `wait`, then fills in
     `after` rows and graph padding; a `gather_query` or `gather_rows` the same, a `combine_lse` with a `merge_lse` that reads
-    the inbox, a `reduce_heads` with a `sum_partials`; a `gather_kv_start` becomes the first three, its finish the `wait`. Exchanges of one direction, inbox shape and axis share a
-    channel. The module's `plan` says what there is: sizes for `max-tokens` rows and `max-requests` requests (q inbox
-    `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and gathered queries `max_tokens` rows, partial
-    outputs as many from each rank, as in a step of the largest size, of scattered tokens as many from all together; gathered rows
-    `max_tokens + 2*max_requests` of each rank, `max_tokens` of all together where they are token shards; gathered KV
-    `ceil(max_kv_tokens/(N*B)) + max_requests * ceil(I/B)` blocks of each rank, and no more than all have), `slots` micro-batch slots, a hash.
+    the inbox, a `reduce_heads` with a `sum_partials`; a `gather_kv_start` becomes the first three, its finish the `wait`.
+    Exchanges of one direction, inbox shape and axis share a channel. The module's `plan` says what there is: sizes for
+    `max-tokens` rows and `max-requests` requests (q inbox `ceil(max_tokens/W) + 2*max_requests` rows, out inbox and
+    gathered queries `max_tokens` rows, partial outputs as many from each rank, as in a step of the largest size, of
+    scattered tokens as many from all together; gathered rows `max_tokens + 2*max_requests` of each rank, `max_tokens` of
+    all together where they are token shards; gathered KV `ceil(max_kv_tokens/(N*B)) + max_requests * ceil(I/B)` blocks of
+    each rank, and no more than all have), `slots` micro-batch slots, a hash.
     Exchanges that ask for NCCL (`transport`) have channels of their own, which say so. `split_gate` and
-    `gather_gate` ops get the same capacities, so larger steps take the other branch.
+    `gather_gate` ops get the same capacities, so larger steps take the other branch. An inbox of an `exchange` or a gather
+    that has more rows by its types is an error here; where they are open, and of merges, it is `SHARDQ_CAPACITY` in the step.
 
     A channel has one generation where on every path another exchange of the same group
     lies between two of its own, which acknowledges the buffer; two otherwise. An inbox

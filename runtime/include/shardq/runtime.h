@@ -211,7 +211,8 @@ typedef struct shardq_comm_options {
   int32_t world; /* 1 to 1024 */
   shardq_bootstrap *bootstrap;
   const shardq_plan *plan;
-  /* Longest wait of one exchange; 0 means 30000. */
+  /* Longest wait of one exchange; 0 means 30000. Twice as long where all ranks
+   * have come to one by NCCL and rows still do not arrive (docs/Runtime.md). */
   int64_t deadline_ms;
   /* Longest time for the whole rendezvous; 0 means 30000. */
   int64_t rendezvous_deadline_ms;
