@@ -458,8 +458,10 @@ CombineLseOp Mover::moveBefore(CombineLseOp combine) {
                     combine.getAxisAttr())) {
     return {};
   }
-  if (!branches.empty())
+  if (!branches.empty()) {
     projection = sink(*projection, branches, combine);
+    type = cast<RankedTensorType>(projection->getResult().getType());
+  }
   builder.setInsertionPoint(combine);
   Value partial = project(*projection, combine.getPartial());
   SmallVector<Value> operands(combine->getOperands());

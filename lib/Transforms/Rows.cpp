@@ -211,9 +211,10 @@ static bool isHostNumber(Value value, llvm::SmallPtrSetImpl<void *> &seen) {
     return all({branch.getCondition(), branch.thenYield()->getOperand(number),
                 branch.elseYield()->getOperand(number)});
   }
-  if (auto loop = dyn_cast<scf::ForOp>(op))
-    return all({loop.getTiedLoopInit(result)->get(),
-                loop.getTiedLoopYieldedValue(result)->get()});
+  if (auto loop = dyn_cast<scf::ForOp>(op)) {
+    unsigned number = result.getResultNumber();
+    return all({loop.getInitArgs()[number], loop.getYieldedValues()[number]});
+  }
   // Numbers out of tensors are the device's, and so are those of ops that count
   // what tensors hold. Of other control flow nothing is known.
   bool hasSizesOfOperands = isa<ShardQDialect>(op->getDialect())

@@ -951,8 +951,10 @@ void Rewriter::remark(const Candidate &candidate) {
                                      "others"
                                    : " where they fit, on own keys elsewhere");
   if (!candidate.isBounded)
-    diag << "; its block table is made behind the shardq.chunk_split of its "
-            "rows, so keys that do not fit are an error at run time";
+    diag
+        << "; its block table, starts or lengths are not there in front of the "
+           "shardq.chunk_split of its rows, so keys that do not fit are an "
+           "error at run time";
 }
 
 /// What was replaced and nothing uses any more, with casts and taps of it.

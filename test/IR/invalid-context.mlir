@@ -1202,3 +1202,19 @@ func.func @f(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>, %begin: index, %end: 
   }) : (index, index, index, tensor<?x8xf32>) -> tensor<?x8xf32>
   return
 }
+
+// -----
+
+// One of two.
+shardq.mesh @ranks ["tp" = 2]
+func.func @f(%q: tensor<?x4x8xf32>, %kv: tensor<?x8xf32>, %s: tensor<?x6xi32>, %c: i1) -> tensor<?x2x8xf32> {
+  // expected-note @+1 {{it is computed here}}
+  %p, %two = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32, lse = #shardq.lse<base = two>}
+      : (tensor<?x4x8xf32>, tensor<?x8xf32>, tensor<?x6xi32>) -> (tensor<?x4x8xf32>, tensor<?x4xf32>)
+  %o, %e = shardq.sparse_mla q(%q) kv(%kv) slots(%s) {scale = 1.0 : f32}
+      : (tensor<?x4x8xf32>, tensor<?x8xf32>, tensor<?x6xi32>) -> (tensor<?x4x8xf32>, tensor<?x4xf32>)
+  %lse = arith.select %c, %e, %two : tensor<?x4xf32>
+  // expected-error @+1 {{merges LSEs of base e, but 'partial_lse' has base two}}
+  %out = shardq.combine_lse %p lse(%lse) over @ranks "tp" : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<?x2x8xf32>
+  return %out : tensor<?x2x8xf32>
+}

@@ -150,9 +150,9 @@ func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<
 // EVERY: shardq.sparse_mla
 // EVERY-NOT: shardq.combine_lse
 // REMARK-COUNT-3: in steps with prefill, on own keys in others{{$}}
-// REMARK: remark: attention runs on keys gathered over "kv" (4 ranks) in steps with prefill, on own keys in others; its block table is made behind the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
+// REMARK: remark: attention runs on keys gathered over "kv" (4 ranks) in steps with prefill, on own keys in others; its block table, starts or lengths are not there in front of the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
 // REMARK-EVERY-COUNT-3: where they fit, on own keys elsewhere{{$}}
-// REMARK-EVERY: remark: attention runs on keys gathered over "kv" (4 ranks); its block table is made behind the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
+// REMARK-EVERY: remark: attention runs on keys gathered over "kv" (4 ranks); its block table, starts or lengths are not there in front of the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
 // TWO-LABEL: func.func @tables
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]

@@ -251,3 +251,55 @@ func.func @gated(%q: tensor<?x4x16xbf16>, %rope: tensor<?x4x8xbf16>,
   %rounded = arith.truncf %v : tensor<?x4x16xf32> to tensor<?x4x16xbf16>
   return %rounded, %rows_out : tensor<?x4x16xbf16>, index
 }
+
+// -----
+
+// The projection may know how many rows there are where the gate does not.
+
+// CHECK-LABEL: func.func @known_rows(
+// CHECK: %[[OUT:.*]] = scf.if %{{.*}} -> (tensor<?x4x8xf32>)
+// CHECK: shardq.combine_lse {{.*}} -> tensor<?x4x8xf32>
+// CHECK: %[[KNOWN:.*]] = tensor.cast %[[OUT]] : tensor<?x4x8xf32> to tensor<34x4x8xf32>
+// CHECK: return %[[KNOWN]]
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["tp" = 2, "dcp" = 2 in "tp"]
+func.func @known_rows(%own: tensor<?x4x32xbf16>, %partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>,
+                      %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %gate: i1) -> tensor<34x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %out = scf.if %gate -> tensor<?x4x32xbf16> {
+    scf.yield %own : tensor<?x4x32xbf16>
+  } else {
+    %o = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> tensor<?x4x32xbf16>
+    scf.yield %o : tensor<?x4x32xbf16>
+  }
+  %empty = tensor.empty() : tensor<34x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<34x4x8xf32>) -> tensor<34x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<34x4x8xf32>) -> tensor<34x4x8xf32>
+  return %v : tensor<34x4x8xf32>
+}
+
+// -----
+
+// Merges one behind the other are both of what is narrow.
+
+// CHECK-LABEL: func.func @twice(
+// CHECK: shardq.combine_lse {{.*}} over @ranks "dcp" {{.*}} -> (tensor<?x4x8xf32>, tensor<?x4xf32>)
+// CHECK: shardq.combine_lse {{.*}} over @ranks "pcp" {{.*}} -> tensor<?x4x8xf32>
+#row = affine_map<(t, h, n, k) -> (t, h, k)>
+#weight = affine_map<(t, h, n, k) -> (h, k, n)>
+#out = affine_map<(t, h, n, k) -> (t, h, n)>
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp"]
+func.func @twice(%partial: tensor<?x8x32xbf16>, %lse: tensor<?x8xf32>,
+                 %w: tensor<4x32x8xbf16> {shardq.split = #shardq.split<@ranks, 0 over "tp">}, %rows: index) -> tensor<?x4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %o, %l = shardq.combine_lse %partial lse(%lse) over @ranks "dcp" : (tensor<?x8x32xbf16>, tensor<?x8xf32>) -> (tensor<?x4x32xbf16>, tensor<?x4xf32>)
+  %out = shardq.combine_lse %o lse(%l) over @ranks "pcp" : (tensor<?x4x32xbf16>, tensor<?x4xf32>) -> tensor<?x4x32xbf16>
+  %empty = tensor.empty(%rows) : tensor<?x4x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  %v = linalg.contract indexing_maps = [#row, #weight, #out] ins(%out, %w : tensor<?x4x32xbf16>, tensor<4x32x8xbf16>)
+      outs(%zeros : tensor<?x4x8xf32>) -> tensor<?x4x8xf32>
+  return %v : tensor<?x4x8xf32>
+}

@@ -248,6 +248,41 @@ func.func @same(%a: tensor<?x4xf32>) -> tensor<?x8xf32> {
   return %all : tensor<?x8xf32>
 }
 
+// Whatever the host computes is compared.
+// CHECK-LABEL: func @computed
+// CHECK: scf.if
+// CHECK: shardq.expect "rows of 'lse' of shardq.combine_lse"
+// CHECK: scf.for
+func.func @computed(%p: tensor<?x4x3xf32>, %l: tensor<?x4xf32>) -> tensor<?x2x3xf32> {
+  %twice = tensor.concat dim(0) %l, %l : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+  %out = shardq.combine_lse %p lse(%twice) over @ranks "pcp" : (tensor<?x4x3xf32>, tensor<?x4xf32>) -> tensor<?x2x3xf32>
+  return %out : tensor<?x2x3xf32>
+}
+
+// What a type says that does not fit has turns only.
+// CHECK-LABEL: func @too_long
+// CHECK-NOT: scf.if
+// CHECK: scf.for
+// CHECK: shardq.gather_query
+// CHECK-NOT: shardq.gather_query
+func.func @too_long(%q: tensor<?x2x3xf32>) -> tensor<70x4x3xf32> {
+  %all = shardq.gather_query(%q) over @ranks "pcp" : (tensor<?x2x3xf32>) -> tensor<70x4x3xf32>
+  return %all : tensor<70x4x3xf32>
+}
+
+// Rows that chunks brought back into order are all of the step.
+// CHECK-LABEL: func @restored
+// CHECK: scf.for
+// CHECK: shardq.gather_rows
+func.func @restored(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> tensor<?x4xf32> {
+  %decodes = shardq.count_decode_rows %start : tensor<?xi32>
+  %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %step = shardq.take_rows %a[%restore] : (tensor<?x4xf32>, tensor<?xi32>) -> tensor<?x4xf32>
+  %all = shardq.gather_rows %step over @ranks "pcp" : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %all : tensor<?x4xf32>
+}
+
 // Chunks fit already, and have no slices.
 // CHECK-LABEL: func @of_chunks
 // CHECK-NOT: scf.for
@@ -264,12 +299,12 @@ func.func @of_chunks(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> t
 
 // -----
 
-// A type that says how many rows come out has room for no more.
+// A type that says how many rows come out has room for no more. It has more than fit, so there is no form without turns.
 
 shardq.mesh @ranks ["tp" = 2]
 
 // CHECK-LABEL: func @room
-// CHECK: scf.if
+// CHECK-NOT: scf.if
 // CHECK: arith.minsi %{{.*}}, %c100
 // CHECK: tensor.empty() : tensor<100x2x8xf32>
 func.func @room(%partial: tensor<?x4x8xf32>, %lse: tensor<?x4xf32>) -> tensor<100x2x8xf32> {

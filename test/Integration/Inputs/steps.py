@@ -312,6 +312,12 @@ def parts_slices():
         parts_fail(ranks, f"{p}, {l}", make_p + make_l + f"""  %r = shardq.combine_lse %p lse(%l) over @ranks "tp"
       : (tensor<?x{heads}x4xf32>, tensor<?x{heads}xf32>) -> {own}""", own,
                    dict(p_of=(rows, heads * 4), l_of=(others, heads, 1)), *disagree("rows of 'lse' of shardq.combine_lse"), most=5)
+        # Of rows that no argument has.
+        parts_fail(ranks, f"{p}, {l}", make_p + make_l + f"""  %half = tensor.concat dim(0) %l, %l
+      : (tensor<?x{heads}xf32>, tensor<?x{heads}xf32>) -> tensor<?x{heads}xf32>
+  %r = shardq.combine_lse %p lse(%half) over @ranks "tp" : (tensor<?x{heads}x4xf32>, tensor<?x{heads}xf32>) -> {own}""", own,
+                   dict(p_of=(rows, heads * 4), l_of=(others, heads, 1)), f"sizes disagree, {2 * others} where {rows} is expected",
+                   "rows of 'lse' of shardq.combine_lse", most=5)
         # A list beside queries that are gathered.
         (t, make_t), k = made("t"), "tensor<?x4xf32>"
         parts_fail(ranks, f"{a}, {t}, %k: {k}", make_a + make_t + f"""  %t_rows = tensor.dim %t, %c0 : {VECTOR}
