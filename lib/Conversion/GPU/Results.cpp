@@ -41,7 +41,7 @@ LogicalResult FunctionLowering::moveResultsToArguments() {
 /// The copies into a result, if that is all there is to it: then whoever fills
 /// the source may as well fill the result. Nothing without a block in common
 /// writes it twice, since there was one copy to begin with.
-static SmallVector<memref::CopyOp> getOnlyCopiesInto(BlockArgument result) {
+static SmallVector<memref::CopyOp> getOnlyCopiesInto(Value result) {
   SmallVector<memref::CopyOp> copies;
   for (Operation *user : result.getUsers()) {
     // What a branch yields although nobody wants its contents any more.
@@ -58,8 +58,9 @@ static SmallVector<memref::CopyOp> getOnlyCopiesInto(BlockArgument result) {
 }
 
 /// `copy %if#0, %result` behind a branch becomes a copy at the end of each
-/// side.
-static bool sinkIntoBranch(memref::CopyOp copy) {
+/// side, which are added to `sunk`.
+static bool sinkIntoBranch(memref::CopyOp copy,
+                           SmallVectorImpl<memref::CopyOp> &sunk) {
   auto branch = copy.getSource().getDefiningOp<scf::IfOp>();
   if (!branch || branch->getBlock() != copy->getBlock() ||
       !llvm::all_of(copy.getSource().getUsers(), [&](Operation *user) {
@@ -77,8 +78,8 @@ static bool sinkIntoBranch(memref::CopyOp copy) {
   for (Region *side : {&branch.getThenRegion(), &branch.getElseRegion()}) {
     Operation *yield = side->front().getTerminator();
     OpBuilder b(yield);
-    memref::CopyOp::create(b, copy.getLoc(), yield->getOperand(index),
-                           copy.getTarget());
+    sunk.push_back(memref::CopyOp::create(
+        b, copy.getLoc(), yield->getOperand(index), copy.getTarget()));
     if (isOnlyCopied)
       yield->setOperand(index, b.createOrFold<memref::CastOp>(
                                    copy.getLoc(), type, copy.getTarget()));
@@ -95,11 +96,13 @@ Value mlir::shardq::stripCasts(Value value) {
 
 /// A buffer that is made only to be copied to `result` is `result`. (Nothing
 /// happens to a buffer behind the copy: that stands where it is returned.)
-static bool writeInPlace(memref::CopyOp copy, BlockArgument result) {
+/// The copies that fill it then are added to `copies`.
+static void writeInPlace(memref::CopyOp copy, BlockArgument result,
+                         SmallVectorImpl<memref::CopyOp> &copies) {
   auto alloc = stripCasts(copy.getSource()).getDefiningOp<memref::AllocOp>();
   if (!alloc || alloc->getBlock() != copy->getBlock() ||
       alloc.getType() != result.getType())
-    return false;
+    return;
   // Sizes are those of the buffer: the caller's may have more rows.
   for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
     if (auto dim = dyn_cast<memref::DimOp>(user))
@@ -110,23 +113,20 @@ static bool writeInPlace(memref::CopyOp copy, BlockArgument result) {
         dim.erase();
       }
   copy.erase();
+  llvm::append_range(copies, getOnlyCopiesInto(alloc));
   alloc.getResult().replaceAllUsesWith(result);
   alloc.erase();
-  return true;
 }
 
 void FunctionLowering::writeResultsInPlace(unsigned numResults) {
   // What the caller had marked before may be written in other ways.
   for (BlockArgument argument : function.getArguments().take_back(numResults)) {
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      for (memref::CopyOp copy : getOnlyCopiesInto(argument)) {
-        changed = sinkIntoBranch(copy) || writeInPlace(copy, argument);
-        // The copies are others now.
-        if (changed)
-          break;
-      }
+    // The sides of a branch copy on their own, whatever became of the other.
+    SmallVector<memref::CopyOp> copies = getOnlyCopiesInto(argument);
+    while (!copies.empty()) {
+      memref::CopyOp copy = copies.pop_back_val();
+      if (!sinkIntoBranch(copy, copies))
+        writeInPlace(copy, argument, copies);
     }
   }
 }
