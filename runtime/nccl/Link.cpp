@@ -9,6 +9,15 @@
 using namespace shardq;
 using namespace shardq::nccl;
 
+/// Longest time in which a group of an aborted communicator is launched: its
+/// peers are connected, so nothing holds it up.
+static constexpr int64_t kLaunchMs = 2000;
+
+static void nap() {
+  timespec time{0, 200'000};
+  nanosleep(&time, nullptr);
+}
+
 static Result orError(Result first, Result second) {
   return first != kSuccess && first != kInProgress ? first : second;
 }
@@ -57,8 +66,7 @@ void Link::finish(const Deadline &deadline) {
       return;
     Result result = library.finalize(communicator);
     while (result == kInProgress && !deadline.passed()) {
-      timespec nap{0, 200'000};
-      nanosleep(&nap, nullptr);
+      nap();
       Result state = kSuccess;
       result = orError(library.getAsyncError(communicator, &state), state);
     }
@@ -78,6 +86,15 @@ void Link::abort() {
   if (!mayBeInGraphs) {
     library.abort(ended);
     return;
+  }
+  // What is under way uses the stream of a call that is about to return.
+  Result state = kInProgress;
+  for (Deadline patience = Deadline::in(kLaunchMs);
+       state == kInProgress && !patience.passed();) {
+    state = kSuccess;
+    state = orError(library.getAsyncError(ended, &state), state);
+    if (state == kInProgress)
+      nap();
   }
   // It tells the kernels at once, and then waits for the last graph that holds
   // one of them, which the caller may destroy later or never.

@@ -57,11 +57,13 @@ bool shardq_context::enqueueParcels(const std::vector<Parcel> &parcels) {
     nap();
     result = link.state();
   }
-  if (comm.failed())
-    return false;
   if (result == nccl::kSuccess)
-    return true;
-  ncclFailed("ncclGroupEnd", result);
+    return !comm.failed();
+  if (!comm.failed())
+    ncclFailed("ncclGroupEnd", result);
+  // NCCL may be about to launch on the stream still, which is the caller's to
+  // destroy once the call has returned.
+  link.abort();
   return false;
 }
 
