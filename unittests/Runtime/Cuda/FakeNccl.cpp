@@ -307,6 +307,10 @@ FAKE Result ncclCommGetAsyncError(Communicator communicator, Result *error) {
 
 FAKE Result ncclCommAbort(Communicator communicator) {
   communicator->inside->aborted = true;
+  // A thread may be about to launch what is under way, on a stream that has to
+  // be there.
+  if (!communicator->pending.empty() && communicator->error == kSuccess)
+    fake::enqueue(communicator->stream, [] {});
   communicator->inside->world->unlink();
   while (Inside::isHeld(communicator->inside))
     nap(200'000);
