@@ -26,7 +26,7 @@ public:
 
   /// Records the group's first error and tells all ranks. `text` is what only
   /// this rank knows. Any thread.
-  void fail(const shardq::Failure &failure, std::string text = {});
+  void fail(const shardq::Failure &found, std::string text = {});
 
   /// Whether this rank, a kernel of it or any other rank has failed. Cheap. Any
   /// thread.

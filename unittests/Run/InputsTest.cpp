@@ -167,7 +167,7 @@ TEST(Inputs, HoldTheTokensOfDraftSteps) {
   llvm::cantFail(writeNpy(path, last));
   options.files = {("last=" + path).str()};
   auto inputs = llvm::cantFail(makeInputs(signature, options));
-  llvm::sys::fs::remove(path);
+  (void)llvm::sys::fs::remove(path);
   EXPECT_EQ(inputs.step.draftTokens, 11);
   int64_t numbers = 0;
   for (int64_t row = 0; row < inputs.arrays[1].getNumRows(); ++row)
