@@ -59,8 +59,7 @@ static constexpr StringLiteral kHasSink =
 
 static constexpr StringLiteral kTooLong =
     "; it has more rows than inboxes hold, which shardq-slice-steps has to "
-    "take "
-    "in turns";
+    "take in turns";
 
 /// The first row to take that holds is the choice. Types, alignment and rows
 /// are no reason against any: kernels move what is not aligned by elements,
@@ -339,19 +338,19 @@ LogicalResult Selector::selectPart(CollectiveOpInterface part,
                                    TransportAttr whole) {
   Facts facts = getFacts(part);
   Transport transport = whole.getValue();
-  bool isReduced = transport == Transport::AgRs || transport == Transport::AgAr;
-  if (isReduced) {
+  std::string reason = whole.getReason().getValue().str();
+  if (transport == Transport::AgRs || transport == Transport::AgAr) {
     const Row *row = findChoice(facts);
     if (!row)
       return part->emitOpError("cannot travel: ")
              << findObstacle(Transport::Direct, facts) << "; "
              << findObstacle(Transport::Nccl, facts);
+    // Why there is such a part, and why it travels as it does.
+    reason = (stringifyTransport(transport) + " of a merge: " + reason + "; " +
+              getReason(*row, facts))
+                 .str();
     transport = row->transport;
   }
-  std::string reason = whole.getReason().getValue().str();
-  if (isReduced)
-    reason =
-        (stringifyTransport(whole.getValue()) + " of a merge: " + reason).str();
   part.setTransportAttr(TransportAttr::get(builder.getContext(), transport,
                                            builder.getStringAttr(reason)));
   return success();

@@ -5,14 +5,14 @@
 // RUN: shardq-opt %s --split-input-file --shardq-select-transport="transport=ag_ar remarks=false" | FileCheck %s --check-prefix=AR
 
 // CHECK-LABEL: func.func @joined
-// CHECK: shardq.gather_rows {{.*}} over @ranks "tp" {transport = #shardq.transport<direct, "ag_rs of a merge: asked for">}
+// CHECK: shardq.gather_rows {{.*}} over @ranks "tp" {transport = #shardq.transport<direct, "ag_rs of a merge: asked for; ranks of a host write into each other's memory{{.*}}">}
 // CHECK: shardq.reduce_heads {{.*}} over @ranks "tp"
-// CHECK: shardq.gather_rows {{.*}} over @ranks "pcp" {transport = #shardq.transport<direct, "ag_ar of a merge: ag_rs was asked for, but each rank keeps all heads, which ag_ar is for">}
+// CHECK: shardq.gather_rows {{.*}} over @ranks "pcp" {transport = #shardq.transport<direct, "ag_ar of a merge: ag_rs was asked for, but each rank keeps all heads, which ag_ar is for; ranks of a host write into each other's memory{{.*}}">}
 // CHECK: shardq.reduce_heads {{.*}} over @ranks "pcp"
 // CHECK: shardq.gather_query(%{{.*}}) over @ranks "pcp"
 // AR-LABEL: func.func @joined
-// AR: shardq.gather_rows {{.*}} over @ranks "tp" {transport = #shardq.transport<direct, "ag_rs of a merge: ag_ar was asked for, but each rank keeps its own heads, which ag_rs is for">}
-// AR: shardq.reduce_heads {{.*}} over @ranks "pcp" {transport = #shardq.transport<direct, "ag_ar of a merge: asked for">}
+// AR: shardq.gather_rows {{.*}} over @ranks "tp" {transport = #shardq.transport<direct, "ag_rs of a merge: ag_ar was asked for, but each rank keeps its own heads, which ag_rs is for; ranks of a host write into each other's memory{{.*}}">}
+// AR: shardq.reduce_heads {{.*}} over @ranks "pcp" {transport = #shardq.transport<direct, "ag_ar of a merge: asked for; ranks of a host write into each other's memory{{.*}}">}
 shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
 func.func @joined(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>) -> tensor<?x2x16xbf16> {
   // expected-remark @+1 {{travels by ag_rs: asked for}}

@@ -8,9 +8,9 @@ shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
 // CHECK-LABEL: func @ag_rs
 // CHECK-SAME: %[[P:.*]]: tensor<?x8x16xbf16>, %[[L:.*]]: tensor<?x8xf32>
 func.func @ag_rs(%p: tensor<?x8x16xbf16>, %l: tensor<?x8xf32>) -> (tensor<?x2x16xbf16>, tensor<?x2xf32>) {
-  // CHECK: %[[LSES:.*]] = shardq.gather_rows %[[L]] over @ranks "dcp" {transport = #shardq.transport<direct, "ag_rs of a merge: asked for">} : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  // CHECK: %[[LSES:.*]] = shardq.gather_rows %[[L]] over @ranks "dcp" {transport = #shardq.transport<direct, "ag_rs of a merge: asked for; ranks of a host write into each other's memory{{.*}}">} : (tensor<?x8xf32>) -> tensor<?x8xf32>
   // CHECK: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[P]] lses(%[[LSES]]) over @ranks "dcp" {lse = #shardq.lse<base = two>} : (tensor<?x8x16xbf16>, tensor<?x8xf32>) -> (tensor<?x8x16xf32>, tensor<?x8xf32>)
-  // CHECK: %[[OUT:.*]] = shardq.reduce_heads %[[SHARE]]#0 over @ranks "dcp" {transport = #shardq.transport<direct, "ag_rs of a merge: asked for">} : (tensor<?x8x16xf32>) -> tensor<?x2x16xbf16>
+  // CHECK: %[[OUT:.*]] = shardq.reduce_heads %[[SHARE]]#0 over @ranks "dcp" {transport = #shardq.transport<direct, "ag_rs of a merge: asked for; ranks of a host write into each other's memory{{.*}}">} : (tensor<?x8x16xf32>) -> tensor<?x2x16xbf16>
   // CHECK: %[[ME:.*]] = shardq.rank over @ranks "dcp"
   // CHECK: %[[FIRST:.*]] = arith.muli %[[ME]], %c2
   // CHECK: %[[OWN:.*]] = tensor.extract_slice %[[SHARE]]#1[0, %[[FIRST]]] [%{{.*}}, 2] [1, 1]
@@ -30,7 +30,7 @@ func.func @ag_ar(%p: tensor<5x8x16xf16>, %l: tensor<5x8xf32>) -> (tensor<5x8x16x
   // CHECK: %[[LSES:.*]] = shardq.gather_rows %[[L]] {{.*}} -> tensor<20x8xf32>
   // CHECK: %[[SHARE:.*]]:2 = shardq.weigh_partial %[[P]] lses(%[[LSES]]) over @ranks "dcp" : (tensor<5x8x16xf16>, tensor<20x8xf32>) -> (tensor<5x8x16xf32>, tensor<5x8xf32>)
   // CHECK: %[[OWN:.*]] = shardq.reduce_heads %[[SHARE]]#0 {{.*}} -> tensor<5x2x16xf16>
-  // CHECK: %[[OUT:.*]] = shardq.gather_query(%[[OWN]]) over @ranks "dcp" {transport = #shardq.transport<direct, "ag_ar of a merge: the model's">} {{.*}} -> tensor<5x8x16xf16>
+  // CHECK: %[[OUT:.*]] = shardq.gather_query(%[[OWN]]) over @ranks "dcp" {transport = #shardq.transport<direct, "ag_ar of a merge: the model's; ranks of a host write into each other's memory{{.*}}">} {{.*}} -> tensor<5x8x16xf16>
   // CHECK: return %[[OUT]], %[[SHARE]]#1
   %0, %1 = shardq.combine_lse %p lse(%l) over @ranks "dcp" {transport = #shardq.transport<ag_ar, "the model's">}
       : (tensor<5x8x16xf16>, tensor<5x8xf32>) -> (tensor<5x8x16xf16>, tensor<5x8xf32>)
