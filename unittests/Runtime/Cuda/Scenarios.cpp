@@ -283,68 +283,57 @@ static void aborting(shardq_comm *comm, const TestPlan &plan,
   result.correct = result.correct && rank.synchronize();
 }
 
-/// More rows than the plan holds, on one rank.
-static void capacity(shardq_comm *comm, const TestPlan &plan,
-                     RankResult &result) {
+/// Something that one rank does wrong between two layers, and may learn of
+/// itself by the time that the streams have ended. The streams go on.
+static void
+runWithMistake(shardq_comm *comm, const TestPlan &plan, RankResult &result,
+               const std::function<void(CudaRank &, void *device)> &mistake) {
   CudaRank rank(comm, plan);
   rank.layer();
-  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
-    void *device = shardq_rt_device(rank.context);
+  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm)))
+    mistake(rank, shardq_rt_device(rank.context));
+  rank.layer();
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
+/// More rows than the plan holds.
+static void capacity(shardq_comm *comm, const TestPlan &plan,
+                     RankResult &result) {
+  runWithMistake(comm, plan, result, [](CudaRank &rank, void *device) {
     int32_t channel = 1, operation = 1;
     int64_t rows = 1'000'000, rowBytes = 32;
     cuda::Address admitted = 0;
     rank.driver.allocate(&admitted, 8);
     rank.launch(kTestAdmit, 2,
                 {&device, &channel, &operation, &rows, &rowBytes, &admitted});
-  }
-  rank.layer();
-  result.correct = rank.synchronize();
-  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
-    sleepMs(1);
+  });
 }
 
-/// A token without a place in its table, on one rank. The stream goes on.
+/// A token without a place in its table.
 static void beyond(shardq_comm *comm, const TestPlan &plan,
                    RankResult &result) {
-  CudaRank rank(comm, plan);
-  rank.layer();
-  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
-    void *device = shardq_rt_device(rank.context);
+  runWithMistake(comm, plan, result, [](CudaRank &rank, void *device) {
     int64_t block = 9, request = 3, requests = 4, width = 8;
     rank.launch(kTestBeyond, 2, {&device, &block, &request, &requests, &width});
-  }
-  rank.layer();
-  result.correct = rank.synchronize();
-  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
-    sleepMs(1);
+  });
 }
 
-/// A token whose entry in the table is none, on one rank. The stream goes on.
+/// A token whose entry in the table is none.
 static void noPlace(shardq_comm *comm, const TestPlan &plan,
                     RankResult &result) {
-  CudaRank rank(comm, plan);
-  rank.layer();
-  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm))) {
-    void *device = shardq_rt_device(rank.context);
+  runWithMistake(comm, plan, result, [](CudaRank &rank, void *device) {
     int64_t block = 9, request = 3, entry = -1;
     rank.launch(kTestNoPlace, 2, {&device, &block, &request, &entry});
-  }
-  rank.layer();
-  result.correct = rank.synchronize();
-  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
-    sleepMs(1);
+  });
 }
 
-/// Sizes that the host finds to disagree, on one rank.
+/// Sizes that the host finds to disagree.
 static void sizes(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
-  CudaRank rank(comm, plan);
-  rank.layer();
-  if (shardq_comm_rank(comm) == oddRank(shardq_comm_world(comm)))
+  runWithMistake(comm, plan, result, [](CudaRank &rank, void *) {
     shardq_rt_expect(rank.context, "rows of a list", 5, 4);
-  rank.layer();
-  result.correct = rank.synchronize();
-  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
-    sleepMs(1);
+  });
 }
 
 static const Scenario kScenarios[] = {
