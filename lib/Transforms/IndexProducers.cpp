@@ -1,6 +1,7 @@
 //===- IndexProducers.cpp - Where an attention's rows come from -----------===//
 
 #include "IndexProducers.h"
+#include "Rows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -57,17 +58,20 @@ ExpandRowsOp mlir::shardq::findExpandRows(SparseMlaOp op,
   return expand;
 }
 
+ChunkSplitOp mlir::shardq::getChunkSplit(Value rows) {
+  auto take = lookThroughCasts(rows).getDefiningOp<TakeRowsOp>();
+  if (!take)
+    return {};
+  Value taken = lookThroughCasts(take.getRows());
+  if (auto slice = taken.getDefiningOp<tensor::ExtractSliceOp>())
+    taken = slice.getSource();
+  return taken.getDefiningOp<ChunkSplitOp>();
+}
+
 ChunkSplitOp mlir::shardq::getChunkSplit(SparseMlaOp op) {
-  for (Value part : op.getQ()) {
-    auto take = part.getDefiningOp<TakeRowsOp>();
-    if (!take)
-      continue;
-    Value rows = take.getRows();
-    if (auto slice = rows.getDefiningOp<tensor::ExtractSliceOp>())
-      rows = slice.getSource();
-    if (auto split = rows.getDefiningOp<ChunkSplitOp>())
+  for (Value part : op.getQ())
+    if (ChunkSplitOp split = getChunkSplit(part))
       return split;
-  }
   return {};
 }
 

@@ -25,8 +25,11 @@ getIndexProducers(SparseMlaOp op, TakenRows taken = TakenRows::Stop);
 ExpandRowsOp findExpandRows(SparseMlaOp op, llvm::StringRef &reason,
                             TakenRows taken = TakenRows::Stop);
 
-/// What says which chunks of requests the op's rows are; null where they are
-/// the step's.
+/// What says which rows of the step were taken, own chunks of requests or those
+/// that came back; null where that is nothing.
+ChunkSplitOp getChunkSplit(Value rows);
+
+/// The same of the rows of an attention.
 ChunkSplitOp getChunkSplit(SparseMlaOp op);
 
 /// The axis over which that is.

@@ -1,5 +1,6 @@
 //===- PlanWorkspace.cpp - Channels, capacities, push, signal, wait -------===//
 
+#include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -273,9 +274,8 @@ int64_t Planner::getCapacity(CollectiveOpInterface op) {
     auto finish = dyn_cast<GatherKvFinishOp>(*op);
     if (hasTokenShards(op))
       return llvm::alignTo(maxTokens, ranks);
-    // Chunks of a request are padded by fewer than two rows a rank.
     if (!finish)
-      return (maxTokens + 2 * maxRequests) * ranks;
+      return getMostChunkRows(maxTokens, maxRequests) * ranks;
     int64_t blockSize = finish.getStart().getBlockSize();
     int64_t rows;
     if (llvm::MulOverflow(getGatheredBlocks(ranks, blockSize) * ranks,

@@ -36,6 +36,12 @@ Value lookThroughCasts(Value value);
 /// has as many.
 OpFoldResult getRowCount(Value tensor);
 
+/// Rows that a rank may have of a step in chunks, and inboxes hold of each
+/// rank: chunks come in pairs, padded by fewer than two rows of each request.
+constexpr int64_t getMostChunkRows(int64_t maxTokens, int64_t maxRequests) {
+  return maxTokens + 2 * maxRequests;
+}
+
 /// Whether the host of a GPU knows the number, which it is if it comes from
 /// arguments alone.
 bool isHostNumber(OpFoldResult rows);

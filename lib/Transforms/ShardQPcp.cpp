@@ -59,8 +59,7 @@ struct Candidate {
 struct Capacity {
   int64_t tokens, requests;
 
-  /// Rows that a rank may have: chunks are padded by a row of each request.
-  int64_t getRows() const { return tokens + 2 * requests; }
+  int64_t getRows() const { return getMostChunkRows(tokens, requests); }
 };
 
 /// Rewrites one function.
@@ -458,10 +457,7 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
 Value FunctionRewriter::getOwn(Value value, Call &call) {
   if (Value own = call.own.lookup(value))
     return own;
-  Value source = value;
-  while (auto cast = source.getDefiningOp<tensor::CastOp>())
-    source = cast.getSource();
-  if (Value own = call.own.lookup(source))
+  if (Value own = call.own.lookup(lookThroughCasts(value)))
     return castTo(builder, value.getLoc(), own,
                   withDynamicRows(value.getType()));
   return take(value, call.rows);
@@ -572,9 +568,7 @@ void FunctionRewriter::rewriteWrites(const Candidate &candidate) {
       caches.push_back(indexer.getKeys());
   for (Value cache : caches)
     while (true) {
-      while (auto cast = cache.getDefiningOp<tensor::CastOp>())
-        cache = cast.getSource();
-      auto write = cache.getDefiningOp<WriteRowsOp>();
+      auto write = lookThroughCasts(cache).getDefiningOp<WriteRowsOp>();
       if (!write)
         break;
       if (done.insert(write))

@@ -1,5 +1,6 @@
 //===- SliceSteps.cpp - Exchanges of more rows than inboxes hold ----------===//
 
+#include "IndexProducers.h"
 #include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -302,17 +303,6 @@ static tensor::ExtractSliceOp getRowSlice(Value value) {
                                                   : tensor::ExtractSliceOp();
 }
 
-/// The split that says which rows of the step these are, if one does.
-static ChunkSplitOp getChunkSplit(Value source) {
-  auto take = lookThroughCasts(source).getDefiningOp<TakeRowsOp>();
-  if (!take)
-    return {};
-  Value rows = lookThroughCasts(take.getRows());
-  if (tensor::ExtractSliceOp slice = getRowSlice(rows))
-    rows = slice.getSource();
-  return rows.getDefiningOp<ChunkSplitOp>();
-}
-
 /// The split of whose step the value has all rows, in their order, whatever
 /// branch made it; null if none.
 static ChunkSplitOp getRestored(Value value) {
@@ -416,7 +406,7 @@ static bool isAtMost(OpFoldResult rows, int64_t most) {
 int64_t Slicer::getMost(const Chain &chain) const {
   // What is planned for chunks of requests.
   if (getLoneGather(chain))
-    return maxTokens + 2 * maxRequests;
+    return getMostChunkRows(maxTokens, maxRequests);
   std::optional<int64_t> shards = getShards(chain);
   return shards ? llvm::divideCeil(maxTokens, *shards) : maxTokens;
 }

@@ -217,7 +217,7 @@ func.func @two_axes(%q: tensor<?x2x16xbf16>, %kv: tensor<?x16xbf16>, %s: tensor<
 // Rows of all ranks that the program gathers itself: those of a turn stand where those of their rank do. What comes of the same
 // list has as many rows, and is not compared; nor is what only the device knows.
 
-shardq.mesh @ranks ["pcp" = 2]
+shardq.mesh @ranks ["pcp" = 2, "tp" = 2]
 
 // CHECK-LABEL: func @gathered
 // CHECK-SAME: %[[A:.*]]: tensor<?x4xf32>, %[[B:.*]]: tensor<?x2xf32>
@@ -295,6 +295,24 @@ func.func @of_chunks(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> t
   %twice = arith.addf %own, %own : tensor<?x4xf32>
   %all = shardq.gather_rows %twice over @ranks "pcp" : (tensor<?x4xf32>) -> tensor<?x4xf32>
   return %all : tensor<?x4xf32>
+}
+
+// Of chunks that a loop over slices has put together, too: a second run adds no loop.
+// CHECK-LABEL: func @of_looped_chunks
+// CHECK: scf.for
+// CHECK: shardq.gather_query
+// CHECK-NOT: scf.for
+// CHECK: shardq.gather_rows
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @of_looped_chunks(%q: tensor<?x4x8xf32>, %start: tensor<?xi32>, %t: index) -> tensor<?x8x8xf32> {
+  %decodes = shardq.count_decode_rows %start : tensor<?xi32>
+  %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %own = shardq.take_rows %q[%mine] : (tensor<?x4x8xf32>, tensor<?xi32>) -> tensor<?x4x8xf32>
+  %heads = shardq.gather_query(%own) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
+  %all = shardq.gather_rows %heads over @ranks "pcp" : (tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  return %all : tensor<?x8x8xf32>
 }
 
 // -----
