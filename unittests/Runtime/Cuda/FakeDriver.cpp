@@ -464,6 +464,12 @@ void fake::enqueue(Stream stream, std::function<void()> work) {
   enqueueAnyway(stream, std::move(work));
 }
 
+bool fake::isThere(Stream stream) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  return !stream || std::find(state().streams.begin(), state().streams.end(),
+                              stream) != state().streams.end();
+}
+
 //===--- The driver's functions -------------------------------------------===//
 
 // NOLINTBEGIN(readability-identifier-naming): these names are the driver's.

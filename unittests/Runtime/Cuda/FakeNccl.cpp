@@ -6,8 +6,9 @@
 //
 // It is as impolite as NCCL may be: communicators come into being, and groups
 // are enqueued, only while somebody asks for the state, what the two sides of a
-// pair do not agree on hangs, and communicators end after the last graph that
-// holds a group of theirs.
+// pair do not agree on hangs, what is aborted on its way to a stream may still
+// come there, and communicators end after the last graph that holds a group of
+// theirs.
 //
 // The environment changes it:
 //   SHARDQ_FAKE_NCCL_VERSION  22809 without it
@@ -15,6 +16,8 @@
 //                             (they count from 0, for each communicator) move
 //                             nothing
 //   SHARDQ_FAKE_NCCL_ERROR    "rank:group": an asynchronous error of that group
+//   SHARDQ_FAKE_NCCL_SLOW     "rank:group": that rank's groups from that one on
+//                             are not launched before they are aborted
 //   SHARDQ_FAKE_NCCL_LOSE     a rank whose bytes arrive as zeros
 //
 //===----------------------------------------------------------------------===//
@@ -286,6 +289,10 @@ FAKE Result ncclCommGetAsyncError(Communicator communicator, Result *error) {
   }
   if (object.pending.empty())
     return kSuccess;
+  if (strikes("SHARDQ_FAKE_NCCL_SLOW", inside.rank, object.groups, true)) {
+    *error = kInProgress;
+    return kSuccess;
+  }
   // Somebody has to ask twice.
   if (object.asked++ == 0) {
     *error = kInProgress;
@@ -307,10 +314,14 @@ FAKE Result ncclCommGetAsyncError(Communicator communicator, Result *error) {
 
 FAKE Result ncclCommAbort(Communicator communicator) {
   communicator->inside->aborted = true;
-  // A thread may be about to launch what is under way, on a stream that has to
-  // be there.
-  if (!communicator->pending.empty() && communicator->error == kSuccess)
-    fake::enqueue(communicator->stream, [] {});
+  // A thread may be about to launch what is under way, and takes its time.
+  if (!communicator->pending.empty() && communicator->error == kSuccess) {
+    nap(50'000'000);
+    if (!fake::isThere(communicator->stream)) {
+      std::fputs("fake NCCL: a group's stream is gone\n", stderr);
+      std::abort();
+    }
+  }
   communicator->inside->world->unlink();
   while (Inside::isHeld(communicator->inside))
     nap(200'000);

@@ -14,6 +14,9 @@ namespace shardq::fake {
 /// captures.
 void enqueue(cuda::Stream stream, std::function<void()> work);
 
+/// Whether it has been made and not destroyed.
+bool isThere(cuda::Stream stream);
+
 template <typename Word>
 void copyWords(void *target, const void *source, size_t bytes) {
   for (size_t i = 0; i != bytes / sizeof(Word); ++i)

@@ -223,6 +223,16 @@ TEST_F(NcclGraph, OutlivesAnErrorOfTheCommunicator) {
                   SHARDQ_DEADLINE, oddRank(2), "rank 1");
 }
 
+/// What NCCL may still launch has the stream of the call that has failed.
+TEST_F(NcclGraph, AbortDuringALaunch) {
+  if (!isFake())
+    GTEST_SKIP() << "launches are slow in the fake NCCL only";
+  // The first one that is not of the rendezvous and the first layer.
+  Variable slow("SHARDQ_FAKE_NCCL_SLOW", "0:5");
+  expectFailure(runOnProcesses("aborting", 2, SHARDQ_TRANSPORT_NCCL),
+                SHARDQ_ABORTED, oddRank(2), "rank 1 aborted the group");
+}
+
 static std::string
 nameRanks(const testing::TestParamInfo<std::pair<Kind, int32_t>> &info) {
   static const char *const kNames[] = {"threads_", "processes_", "hosts_"};
