@@ -243,23 +243,31 @@ def stop_ranks(ranks, text, batch, *options):
             stream.write(text)
         with open(file, "w") as stream:
             json.dump(batch, stream)
-        stopped = 0
         command = ["shardq-run", module, f"--step={file}", *options, "--slots=2"]
-        with subprocess.Popen([*command, "--repeat=400"], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True) as tool:
-            deadline = time.monotonic() + 60
-            while tool.poll() is None and time.monotonic() < deadline and stopped < 4:
-                processes = children(tool.pid)
-                if len(processes) == ranks:
-                    slow = processes[stopped * 3 % ranks]
-                    os.kill(slow, signal.SIGSTOP)
-                    time.sleep(0.2)
-                    os.kill(slow, signal.SIGCONT)
-                    stopped += 1
-                time.sleep(0.03)
-            output = tool.communicate()[0]
-        expect(tool.returncode == 0, f"{ranks} ranks: exit status {tool.returncode}\n{output}")
-        expect(stopped > 1, f"{ranks} ranks: the run was over before it could be slowed down")
+        # How long a run takes is the machine's affair: one that was over before two
+        # ranks could be stopped is made longer.
+        for repeat in (400, 1600, 6400, 25600):
+            stopped = 0
+            with subprocess.Popen([*command, f"--repeat={repeat}"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True) as tool:
+                deadline = time.monotonic() + 60
+                while tool.poll() is None and time.monotonic() < deadline and stopped < 4:
+                    processes = children(tool.pid)
+                    if len(processes) == ranks:
+                        slow = processes[stopped * 3 % ranks]
+                        try:
+                            os.kill(slow, signal.SIGSTOP)
+                            time.sleep(0.2)
+                            os.kill(slow, signal.SIGCONT)
+                        except ProcessLookupError:  # The run is over.
+                            break
+                        stopped += 1
+                    time.sleep(0.03)
+                output = tool.communicate()[0]
+            expect(tool.returncode == 0, f"{ranks} ranks: exit status {tool.returncode}\n{output}")
+            if stopped > 1:
+                return
+        expect(False, f"{ranks} ranks: the run was over before it could be slowed down")
 
 
 def slow_rank():
