@@ -28,7 +28,7 @@ public:
       : world(world), bytes(bytes), source(bytes, char(rank)),
         rows(static_cast<size_t>(world), 1) {
     // A lone exchange: two generations.
-    shardq_channel channel{"inbox", 0, bytes * uint64_t(world), 2, 0};
+    shardq_channel channel{"inbox", 0, bytes * uint64_t(world), 2, 0, 0, 0};
     shardq_plan plan{};
     plan.struct_size = sizeof(plan);
     plan.slots = 1;

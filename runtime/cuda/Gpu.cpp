@@ -34,10 +34,10 @@ Gpu::Gpu(const Driver &driver, const GpuOptions &options, const Plan &plan,
       // What memory comes in is 2 MiB on all devices so far; a device that
       // wants more refuses the heap.
       layout(plan, options.world, HeapPart::Device, uint64_t(2) << 20,
-             sizeof(Probe)) {
+             sizeof(Probe)),
+      elsewhere(static_cast<size_t>(options.world)) {
   for (const Plan::Channel &channel : plan.channels)
-    channels.push_back({channel.offset, channel.bytes, channel.generations,
-                        channel.asksForNccl});
+    channels.push_back({channel.offset, channel.bytes, channel.generations, 0});
 }
 
 Outcome Gpu::open(const GpuOptions &options, const Plan &plan,
@@ -129,7 +129,7 @@ Outcome Gpu::createHeap() {
 
 Outcome Gpu::createControl() {
   size_t bytes = sizeof(device::Control) +
-                 static_cast<size_t>(options.world) * sizeof(uint32_t);
+                 2 * static_cast<size_t>(options.world) * sizeof(uint32_t);
   void *memory = nullptr;
   if (Result result =
           driver.allocateHost(&memory, bytes, kHostPortable | kHostMapped))
@@ -252,12 +252,21 @@ Gpu::~Gpu() {
   driver.releaseContext(device);
 }
 
+void Gpu::setWays(const std::vector<char> &elsewhere,
+                  const std::vector<char> &carried) {
+  this->elsewhere = elsewhere;
+  for (size_t i = 0; i != channels.size(); ++i)
+    channels[i].isCarried = static_cast<uint64_t>(carried[i]);
+}
+
 Outcome Gpu::mapPeers(const std::vector<Descriptor> &theirs) {
   Current current(driver, context);
   CaptureGuard guard(driver);
   if (Outcome outcome = reserve(range); outcome.failed())
     return outcome;
   for (int32_t peer = 0; peer != options.world; ++peer) {
+    if (!reaches(peer))
+      continue;
     MemoryHandle memory = heap;
     if (peer != options.rank) {
       // The driver takes the descriptor's number in the place of a pointer.
@@ -485,6 +494,13 @@ Outcome Gpu::prepare(const Deadline &deadline) {
                       static_cast<size_t>(layout.data - cleared), stream))
     return driver.failed("cuMemsetD8Async", result);
 
+  bool isAnyElsewhere = false;
+  for (int32_t rank = 0; rank != options.world; ++rank) {
+    uint32_t is = !reaches(rank);
+    isAnyElsewhere |= is != 0;
+    reinterpret_cast<uint32_t *>(control + 1)[options.world + rank] = is;
+  }
+
   // As it will be in the device's private memory, up to the tokens.
   std::vector<char> image(place.tokens);
   std::memcpy(image.data() + place.channels, channels.data(),
@@ -516,6 +532,8 @@ Outcome Gpu::prepare(const Deadline &deadline) {
     context.control = reinterpret_cast<device::Control *>(controlOnDevice);
     context.left = reinterpret_cast<const uint32_t *>(controlOnDevice +
                                                       sizeof(device::Control));
+    if (isAnyElsewhere)
+      context.elsewhere = context.left + options.world;
     context.deadlineNs = options.deadlineMs * 1'000'000;
     if (fault.slot < 0 || fault.slot == slot)
       context.fault = {static_cast<int64_t>(fault.action), fault.operation,
@@ -545,10 +563,20 @@ Outcome Gpu::waitFor(const char *what, const Deadline &deadline) {
   }
 }
 
-Outcome Gpu::writeProbes(const std::vector<uint64_t> &tokens,
+std::vector<uint64_t>
+Gpu::ofReached(const std::vector<uint64_t> &tokens) const {
+  std::vector<uint64_t> kept = tokens;
+  for (size_t rank = 0; rank != kept.size(); ++rank)
+    if (elsewhere[rank])
+      kept[rank] = 0;
+  return kept;
+}
+
+Outcome Gpu::writeProbes(const std::vector<uint64_t> &given,
                          const Deadline &deadline) {
   Current current(driver, context);
   CaptureGuard guard(driver);
+  std::vector<uint64_t> tokens = ofReached(given);
   if (Result result =
           driver.copyToDevice(privateMemory + place.tokens, tokens.data(),
                               tokens.size() * sizeof(uint64_t), stream))
@@ -566,6 +594,8 @@ Outcome Gpu::writeProbes(const std::vector<uint64_t> &tokens,
     return driver.failed("launching the write check", result);
   constexpr size_t kWayBytes = Probe::kWords * sizeof(uint64_t);
   for (int32_t owner = 0; owner != options.world; ++owner) {
+    if (!reaches(owner))
+      continue;
     Address source = probes + static_cast<uint64_t>(owner) * sizeof(Probe);
     Address target =
         range->heap(owner) + layout.tokens + writer * sizeof(Probe);
@@ -585,10 +615,11 @@ Outcome Gpu::writeProbes(const std::vector<uint64_t> &tokens,
   return waitFor("the write check", deadline);
 }
 
-Outcome Gpu::checkProbes(const std::vector<uint64_t> &tokens,
+Outcome Gpu::checkProbes(const std::vector<uint64_t> &expected,
                          const Deadline &deadline) {
   Current current(driver, context);
   CaptureGuard guard(driver);
+  std::vector<uint64_t> tokens = ofReached(expected);
   if (Result result =
           driver.copyToDevice(privateMemory + place.tokens, tokens.data(),
                               tokens.size() * sizeof(uint64_t), stream))

@@ -80,8 +80,13 @@ public:
   /// The heap, for peers to map.
   int descriptor() const { return heapFd.get(); }
 
-  /// Maps all heaps into a range of this rank's own. `theirs` holds the peers'
-  /// descriptors.
+  /// Says which ranks' heaps are not to be mapped, by rank, and of which
+  /// channels NCCL carries the rows, by channel. Before all that follows.
+  void setWays(const std::vector<char> &elsewhere,
+               const std::vector<char> &carried);
+
+  /// Maps all heaps but those elsewhere into a range of this rank's own.
+  /// `theirs` holds the peers' descriptors.
   Outcome mapPeers(const std::vector<Descriptor> &theirs);
 
   /// Makes a range that ranks of this process share.
@@ -95,6 +100,10 @@ public:
   /// goes there.
   Outcome mapAlone();
   bool isAlone() const { return heapAlone != 0; }
+  /// Whether the rank's heap may be mapped here.
+  bool reaches(int64_t rank) const {
+    return !elsewhere[static_cast<size_t>(rank)];
+  }
 
   /// Makes what the NCCL form needs, also beside memory that peers map.
   Outcome createCarriage();
@@ -102,11 +111,12 @@ public:
   /// Clears this rank's flags and epochs, and writes the slots' contexts.
   Outcome prepare(const Deadline &deadline);
 
-  /// Writes into every heap, by kernel and by copy engine. `tokens` by owner.
-  Outcome writeProbes(const std::vector<uint64_t> &tokens,
+  /// Writes into every heap that is mapped, by kernel and by copy engine.
+  /// `given` by owner.
+  Outcome writeProbes(const std::vector<uint64_t> &given,
                       const Deadline &deadline);
-  /// Looks at what all ranks wrote here. `tokens` by writer.
-  Outcome checkProbes(const std::vector<uint64_t> &tokens,
+  /// Looks at what all of them wrote here. `expected` by writer.
+  Outcome checkProbes(const std::vector<uint64_t> &expected,
                       const Deadline &deadline);
 
   //===--- Failures -------------------------------------------------------===//
@@ -179,11 +189,13 @@ private:
     return heapAlone ? heapAlone : range->heap(options.rank);
   }
   char *at(uint64_t offset) const;
+  std::vector<uint64_t> ofReached(const std::vector<uint64_t> &tokens) const;
 
   const GpuOptions options;
   const Fault fault;
   const Layout layout;
   std::vector<device::Channel> channels;
+  std::vector<char> elsewhere; // by rank
 
   DeviceId device = -1;
   bool hasContext = false;

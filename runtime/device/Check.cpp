@@ -19,11 +19,14 @@ using namespace shardq::device;
 
 /// One block for each owner: writes `tokens[owner]` and what follows from it
 /// into this rank's place in the owner's heap, by stores. `copies[owner]`, in
-/// memory of its own, receives the same for the copy engines.
+/// memory of its own, receives the same for the copy engines. A token of 0 is
+/// of an owner whose heap is not there.
 SHARDQ_KERNEL void shardq_check_write(char *heaps, uint64_t stride,
                                       uint64_t offset, uint64_t writer,
                                       const uint64_t *tokens, Probe *copies) {
   uint64_t owner = blockIndex();
+  if (tokens[owner] == 0)
+    return;
   char *place = heaps + owner * stride + offset;
   Probe &probe = reinterpret_cast<Probe *>(place)[writer];
   for (uint32_t i = threadIndex(); i < Probe::kWords; i += blockThreads()) {
@@ -35,14 +38,15 @@ SHARDQ_KERNEL void shardq_check_write(char *heaps, uint64_t stride,
 }
 
 /// One block for each writer: `bad[writer * kWays + way]` receives how many of
-/// the words that it should have written are not there. One thread a block.
+/// the words that it should have written are not there, of one with a token of
+/// 0 none. One thread a block.
 SHARDQ_KERNEL void shardq_check_read(const Probe *own, const uint64_t *tokens,
                                      uint32_t *bad) {
   uint64_t writer = blockIndex();
   for (uint32_t way = threadIndex(); way < Probe::kWays;
        way += blockThreads()) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i != Probe::kWords; ++i)
+    for (uint32_t i = 0; tokens[writer] != 0 && i != Probe::kWords; ++i)
       count += __scoped_atomic_load_n(
                    &own[writer].words[way][i], __ATOMIC_RELAXED,
                    __MEMORY_SCOPE_SYSTEM) != probeWord(tokens[writer], way, i);

@@ -188,6 +188,10 @@ public:
     return mayStay(producer, now - begin);
   }
 
+  bool reaches(int64_t rank) const {
+    return !context.elsewhere || loadRelaxed(&context.elsewhere[rank]) == 0;
+  }
+
   /// Nobody is waited for any more. After a failure what was told stays: a peer
   /// whose own deadline passes before it hears of this one must not take this
   /// rank for one that waits for nobody.

@@ -16,7 +16,8 @@ namespace shardq::device {
 
 /// Page-locked host memory of one rank that its GPU has mapped: the one place
 /// where kernels and the rank's watchdog meet. Followed by a uint32_t for each
-/// rank of the world, nonzero once that rank has left.
+/// rank of the world, nonzero once that rank has left, and by another, nonzero
+/// where the rank is elsewhere: its heap is not mapped.
 struct Control {
   // Written by the host.
   alignas(64) uint32_t abort; // nonzero: waits give up
@@ -89,9 +90,10 @@ struct DeviceContext {
   /// Nonzero once a failure is known to this rank's kernels; in memory of the
   /// device, so that asking costs little. Shared by the slots.
   uint32_t *failed;
-  Control *control;     // as the device addresses it
-  const uint32_t *left; // by rank, host memory as well
-  int64_t deadlineNs;   // of one wait
+  Control *control;          // as the device addresses it
+  const uint32_t *left;      // by rank, host memory as well
+  const uint32_t *elsewhere; // likewise; null where no rank is
+  int64_t deadlineNs;        // of one wait
   Fault fault;
   /// The slot's channels; null where NCCL carries none. Of one that it carries,
   /// lines have arrived before a wait begins or never will; a wait for one that

@@ -3,6 +3,7 @@
 #include "Communicator.h"
 
 #include "Memory.h"
+#include "Waiting.h"
 
 #include <algorithm>
 #include <csignal>
@@ -168,7 +169,8 @@ shardq_comm::shardq_comm(const shardq_comm_options &options, Plan plan,
       deadlineMs(deadlineMs), fault(fault), ranksAreThreads(ranksAreThreads),
       heaps(std::move(membership.heaps)), gpu(std::move(gpu)),
       carrier(std::move(membership.carrier)),
-      transport(std::move(membership.transport)) {
+      transport(std::move(membership.transport)),
+      carried(std::move(membership.carried)) {
   for (int32_t slot = 0; slot != this->plan.slots; ++slot)
     contexts.emplace_back(*this, slot);
   if (carrier)
@@ -256,6 +258,10 @@ bool shardq_comm::adoptDevice() {
   Failure failure;
   if (!gpu || !gpu->readFailure(failure))
     return false;
+  // A kernel follows ranks that wait as far as it can read, which is its host.
+  if (failure.status == SHARDQ_DEADLINE && remote &&
+      !gpu->reaches(failure.culprit))
+    followElsewhere(heaps, failure);
   fail(failure);
   return true;
 }

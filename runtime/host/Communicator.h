@@ -42,8 +42,7 @@ public:
 
   /// Whether NCCL carries the rows of a channel that the plan has.
   bool carries(int32_t channel) const {
-    return carrier && (gpu->isAlone() ||
-                       plan.channels[static_cast<size_t>(channel)].asksForNccl);
+    return carrier && carried[static_cast<size_t>(channel)];
   }
 
   shardq_context *context(int32_t slot);
@@ -63,6 +62,8 @@ public:
   std::unique_ptr<shardq::Remote> remote;
   /// How rows travel, and why so.
   const std::string transport;
+  /// By channel, whether NCCL carries the rows.
+  const std::vector<char> carried;
 
 private:
   shardq_comm(const shardq_comm_options &options, shardq::Plan plan,

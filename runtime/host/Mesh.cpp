@@ -159,6 +159,7 @@ static bool receiveGreeting(int fd, Greeting &greeting, size_t expected,
 }
 
 Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
+                            const std::vector<char> &elsewhere,
                             const Descriptor &listener,
                             const std::vector<int> &offer,
                             const Deadline &deadline,
@@ -169,9 +170,14 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
   theirs.resize(nonces.size());
   Greeting mine{nonces[static_cast<size_t>(rank)], rank};
 
+  std::vector<int32_t> below, above;
+  for (int32_t peer = 0; peer != world; ++peer)
+    if (peer != rank && !elsewhere[static_cast<size_t>(peer)])
+      (peer < rank ? below : above).push_back(peer);
+
   // Connecting does not need the other side to accept yet, so no order of
   // ranks can block here.
-  for (int32_t peer = 0; peer != rank; ++peer) {
+  for (int32_t peer : below) {
     size_t index = static_cast<size_t>(peer);
     if (Outcome outcome =
             connectTo(peer, nonces[index], deadline, sockets[index]);
@@ -182,13 +188,13 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
       return outcome;
   }
 
-  for (int32_t missing = world - 1 - rank; missing > 0;) {
+  for (size_t missing = above.size(); missing > 0;) {
     if (!awaitReady(listener.get(), POLLIN, deadline)) {
-      int32_t peer = rank + 1;
-      while (sockets[static_cast<size_t>(peer)])
-        ++peer;
-      return failure(SHARDQ_ABSENT, "rank %d did not connect to rank %d", peer,
-                     rank);
+      auto absent = std::find_if(above.begin(), above.end(), [&](int32_t peer) {
+        return !sockets[static_cast<size_t>(peer)];
+      });
+      return failure(SHARDQ_ABSENT, "rank %d did not connect to rank %d",
+                     *absent, rank);
     }
     Descriptor socket(accept4(listener.get(), nullptr, nullptr,
                               SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -202,7 +208,7 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
         greeting.rank <= rank || greeting.rank >= world)
       continue;
     size_t index = static_cast<size_t>(greeting.rank);
-    if (greeting.nonce != nonces[index] || sockets[index])
+    if (greeting.nonce != nonces[index] || sockets[index] || elsewhere[index])
       continue;
     if (Outcome outcome =
             sendGreeting(socket.get(), mine, offer, greeting.rank);
@@ -213,7 +219,7 @@ Outcome shardq::connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
     --missing;
   }
 
-  for (int32_t peer = 0; peer != rank; ++peer) {
+  for (int32_t peer : below) {
     size_t index = static_cast<size_t>(peer);
     Greeting greeting{};
     if (!awaitReady(sockets[index].get(), POLLIN, deadline))

@@ -29,9 +29,11 @@ Outcome listenFor(const Nonce &nonce, int32_t world, Descriptor &listener);
 inline constexpr size_t kMaxOffered = 2;
 using Offer = std::vector<Descriptor>;
 
-/// Connects to all other ranks and swaps descriptors with them. `nonces` are
-/// those of all ranks. Entry `rank` of both results stays empty.
+/// Connects to all other ranks but those `elsewhere`, by rank, and swaps
+/// descriptors with them. `nonces` are those of all ranks. Entries of this rank
+/// and of those elsewhere stay empty in both results.
 Outcome connectMesh(int32_t rank, const std::vector<Nonce> &nonces,
+                    const std::vector<char> &elsewhere,
                     const Descriptor &listener, const std::vector<int> &offer,
                     const Deadline &deadline, std::vector<Descriptor> &sockets,
                     std::vector<Offer> &theirs);

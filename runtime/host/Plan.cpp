@@ -42,9 +42,16 @@ static Outcome readChannel(const shardq_channel &source, int32_t index,
   if (Outcome outcome = checkTransport(name.c_str(), source.transport);
       outcome.failed())
     return outcome;
+  bool hasGroups = source.group_stride != 0 || source.group_size != 0;
+  if (hasGroups && (source.group_stride < 1 || source.group_size < 1))
+    return failure(SHARDQ_INVALID,
+                   "plan: %s has groups of %d ranks, %d apart, expected at "
+                   "least 1 of each, or 0",
+                   name.c_str(), source.group_size, source.group_stride);
   plan.channels.push_back(
       {std::move(name), source.offset, source.bytes, generations,
-       plan.asksForNccl || source.transport == SHARDQ_TRANSPORT_NCCL});
+       plan.asksForNccl || source.transport == SHARDQ_TRANSPORT_NCCL,
+       source.group_stride, source.group_size});
   return {};
 }
 
@@ -112,25 +119,46 @@ uint64_t Plan::shapeHash() const {
     add(channel.bytes);
     add(channel.generations);
     add(channel.asksForNccl);
+    add(static_cast<uint64_t>(channel.groupStride));
+    add(static_cast<uint64_t>(channel.groupSize));
   }
   return hash;
+}
+
+std::string Plan::describe(const std::vector<char> &marked) const {
+  constexpr int kNamed = 3;
+  std::string text;
+  int count = 0;
+  for (size_t i = 0; i != channels.size(); ++i)
+    if (marked[i] && ++count <= kNamed)
+      text += (count == 1 ? "'" : ", '") + channels[i].name + '\'';
+  if (count > kNamed)
+    text += format(" and %d more", count - kNamed);
+  return text;
 }
 
 std::string Plan::describeAsked() const {
   if (asksForNccl)
     return "NCCL";
-  constexpr int kNamed = 3;
-  std::string text;
-  int count = 0;
+  std::vector<char> asks;
   for (const Channel &channel : channels)
-    if (channel.asksForNccl && ++count <= kNamed)
-      text += (count == 1 ? "NCCL for '" : "', '") + channel.name;
-  if (count == 0)
-    return {};
-  text += '\'';
-  if (count > kNamed)
-    text += format(" and %d more", count - kNamed);
-  return text;
+    asks.push_back(channel.asksForNccl);
+  std::string names = describe(asks);
+  return names.empty() ? names : "NCCL for " + names;
+}
+
+bool Plan::Channel::staysOnHosts(const std::vector<int32_t> &hosts) const {
+  int64_t world = static_cast<int64_t>(hosts.size());
+  int64_t reach = groupStride * groupSize; // ranks of neighbouring groups
+  // No groups of all ranks: whoever exchanges is not what the plan says.
+  if (groupSize == 0 || world % reach != 0)
+    return false;
+  for (int64_t rank = 0; rank != world; ++rank) {
+    int64_t first = rank / reach * reach + rank % groupStride;
+    if (hosts[static_cast<size_t>(rank)] != hosts[static_cast<size_t>(first)])
+      return false;
+  }
+  return true;
 }
 
 std::string Plan::channelName(int64_t channel) const {

@@ -18,6 +18,13 @@ struct Plan {
     uint64_t bytes;
     uint64_t generations;
     bool asksForNccl;
+    /// Ranks of an exchange: `groupSize` of them, `groupStride` apart; 0 where
+    /// they may be any.
+    int64_t groupStride, groupSize;
+
+    /// Whether each rank exchanges with ranks of its own host only. `hosts` by
+    /// rank, equal for ranks of one host.
+    bool staysOnHosts(const std::vector<int32_t> &hosts) const;
   };
 
   uint64_t hash = 0;
@@ -34,6 +41,10 @@ struct Plan {
   /// Which exchanges NCCL is to carry, for messages: "NCCL", or "NCCL for
   /// 'out'"; empty if none.
   std::string describeAsked() const;
+
+  /// Names of the channels that are marked, for messages: "'q', 'out' and 2
+  /// more"; empty if none is.
+  std::string describe(const std::vector<char> &marked) const;
 
   /// Hash of the sizes: two plans whose hash was given equal by mistake must
   /// not make ranks address each other's heaps differently.

@@ -2,15 +2,15 @@
 //
 //   hello       allgather   everybody compares versions, plans, hosts
 //   heaps       sockets     descriptors are swapped, heaps mapped
-//   (reaches    allgather   ranks on several hosts: where each listens, in
-//   place
-//                           of that)
+//   (reaches    allgather   ranks on several hosts: where each listens, and a
+//                           copy of the heaps for each; descriptors of heaps on
+//                           GPUs are swapped within each host)
 //   (maps       allgather   threads on GPUs: everybody's heap is in its place)
 //   tokens      barrier     everybody wrote into everybody's heap
 //   report      allgather   everybody says whether all of that went well
 //
 // and where GPUs cannot write into each other's memory, or are not to, be it on
-// some channels only:
+// some channels only, as those that span hosts:
 //
 //   nccl        allgather   everybody has it, of one version
 //   ids         allgather   those of rank 0
@@ -28,6 +28,7 @@
 #include "cuda/Gpu.h"
 #include "nccl/Carrier.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -285,8 +286,9 @@ static Outcome mapHeaps(shardq_bootstrap &bootstrap, const Layout &layout,
   std::vector<int> offer = {mine.get()};
   if (gpuHeap >= 0)
     offer.push_back(gpuHeap);
-  if (Outcome outcome = connectMesh(rank, nonces, listener, offer, deadline,
-                                    membership.sockets, theirs);
+  std::vector<char> nobody(nonces.size());
+  if (Outcome outcome = connectMesh(rank, nonces, nobody, listener, offer,
+                                    deadline, membership.sockets, theirs);
       outcome.failed())
     return outcome;
   if (Outcome outcome = HeapSpace::reserve(layout.bytes, layout.world, space);
@@ -331,6 +333,24 @@ static Outcome connectHosts(shardq_bootstrap &bootstrap, const Layout &layout,
   if (!outcome.failed())
     membership.heaps = Heaps(std::move(space), layout);
   return outcome;
+}
+
+/// The heaps on GPUs of the ranks that are not elsewhere.
+static Outcome swapGpuHeaps(int32_t rank, const std::vector<Nonce> &nonces,
+                            const std::vector<char> &elsewhere,
+                            const Descriptor &listener, int gpuHeap,
+                            const Deadline &deadline,
+                            std::vector<Descriptor> &onDevice) {
+  // Closed at the end: the connections between hosts are between all ranks.
+  std::vector<Descriptor> sockets;
+  std::vector<Offer> theirs;
+  if (Outcome outcome = connectMesh(rank, nonces, elsewhere, listener,
+                                    {gpuHeap}, deadline, sockets, theirs);
+      outcome.failed())
+    return outcome;
+  for (Offer &offer : theirs)
+    onDevice.push_back(offer.empty() ? Descriptor() : std::move(offer.front()));
+  return {};
 }
 
 namespace {
@@ -427,35 +447,75 @@ static Outcome joinNccl(shardq_bootstrap &bootstrap, const Plan &plan,
         format("; nccl %s: %s", version.c_str(), why.c_str());
   else
     membership.transport = format("nccl %s: %s", version.c_str(), why.c_str());
+  if (!besideMapped)
+    membership.carried.assign(plan.channels.size(), 1);
   membership.carrier = std::move(carrier);
   return {};
 }
 
-/// The first rank that is not on the host of rank 0; -1 without one.
-static int32_t findOtherHost(const std::vector<Hello> &hellos) {
+/// By rank, the first rank of its host.
+static std::vector<int32_t> findHosts(const std::vector<Hello> &hellos) {
+  std::vector<int32_t> hosts;
   for (const Hello &hello : hellos)
-    if (isElsewhere(hello, hellos.front()))
-      return hello.rank;
-  return -1;
+    hosts.push_back(
+        std::find_if(hellos.begin(), hellos.end(), [&](const Hello &one) {
+          return !isElsewhere(one, hello);
+        })->rank);
+  return hosts;
 }
 
-/// What the program asks for; empty if for nothing.
-static std::string describeAsked(const Plan &plan) {
+/// The first rank that is not on the host of rank 0; -1 without one.
+static int32_t findOtherHost(const std::vector<int32_t> &hosts) {
+  auto other = std::find_if(hosts.begin(), hosts.end(),
+                            [](int32_t host) { return host != 0; });
+  return other == hosts.end() ? -1
+                              : static_cast<int32_t>(other - hosts.begin());
+}
+
+namespace {
+
+/// How rows travel between GPUs, as far as what all have said decides it.
+struct Ways {
+  std::vector<char> carried; // by channel, by NCCL
+  std::string whyAll;        // all of them; empty if not
+  std::string whySome;       // some beside others; empty if none, or all
+};
+
+} // namespace
+
+static Ways chooseWays(const std::vector<Hello> &hellos,
+                       const std::vector<int32_t> &hosts, const Plan &plan) {
+  Ways ways;
+  std::vector<char> spanning;
+  int32_t other = findOtherHost(hosts);
+  for (const Plan::Channel &channel : plan.channels) {
+    bool spans = other >= 0 && !channel.staysOnHosts(hosts);
+    ways.carried.push_back(channel.asksForNccl || spans);
+    spanning.push_back(spans && !channel.asksForNccl);
+  }
+  std::string differ;
+  if (other >= 0)
+    differ = format("rank %d and rank 0 are on different hosts", other);
   std::string asked = plan.describeAsked();
-  return asked.empty() ? asked : "the program asks for " + asked;
-}
+  if (!asked.empty())
+    asked = "the program asks for " + asked;
 
-/// Why no rows can or shall go straight into peers' memory, from what all have
-/// said; empty if there is no reason yet.
-static std::string findReason(const std::vector<Hello> &hellos,
-                              const Plan &plan) {
+  bool isDirectSomewhere = std::find(ways.carried.begin(), ways.carried.end(),
+                                     0) != ways.carried.end();
   if (hellos.front().transport == SHARDQ_TRANSPORT_NCCL)
-    return "asked for";
-  if (plan.asksForNccl)
-    return describeAsked(plan);
-  if (int32_t other = findOtherHost(hellos); other >= 0)
-    return format("rank %d and rank 0 are on different hosts", other);
-  return {};
+    ways.whyAll = "asked for";
+  else if (plan.asksForNccl)
+    ways.whyAll = asked;
+  else if (other >= 0 && !isDirectSomewhere)
+    ways.whyAll = differ;
+  if (!ways.whyAll.empty())
+    return ways;
+
+  ways.whySome = asked;
+  if (std::string names = plan.describe(spanning); !names.empty())
+    ways.whySome += (asked.empty() ? "" : ", and ") + differ +
+                    ", whose ranks meet in " + names;
+  return ways;
 }
 
 Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
@@ -482,13 +542,16 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     return local.failed() ? local : outcome;
   if (outcome = compare(hellos); outcome.failed())
     return outcome;
-  std::string reason = gpu ? findReason(hellos, plan) : std::string();
+  const std::vector<int32_t> hosts = findHosts(hellos);
+  Ways ways;
+  if (gpu)
+    ways = chooseWays(hellos, hosts, plan);
+  std::string reason = ways.whyAll;
   bool isDirect = reason.empty();
-  // Some rows, beside others that are direct.
-  std::string asked = gpu && isDirect ? describeAsked(plan) : std::string();
-  if (mine.transport == SHARDQ_TRANSPORT_DIRECT && !(reason + asked).empty())
+  if (mine.transport == SHARDQ_TRANSPORT_DIRECT &&
+      !(reason + ways.whySome).empty())
     return failure(SHARDQ_UNREACHABLE, "transport is direct, but %s",
-                   (reason + asked).c_str());
+                   (reason + ways.whySome).c_str());
 
   std::vector<Nonce> nonces;
   Tokens tokens;
@@ -501,7 +564,13 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
   Deadline mapping = Deadline::in(deadline.remaining() * 3 / 4);
   Layout layout(plan, world, gpu ? HeapPart::Control : HeapPart::Whole);
   std::vector<Descriptor> onDevice;
-  bool isRemote = !threads && findOtherHost(hellos) >= 0;
+  bool isRemote = !threads && findOtherHost(hosts) >= 0;
+  // Threads reach each other's memory, whatever their hosts are called.
+  std::vector<char> elsewhere(hosts.size());
+  for (size_t peer = 0; isRemote && peer != hosts.size(); ++peer)
+    elsewhere[peer] = hosts[peer] != hosts[static_cast<size_t>(rank)];
+  if (gpu && isDirect)
+    gpu->setWays(elsewhere, ways.carried);
   if (threads)
     outcome = mapShared(bootstrap, layout, membership);
   else if (isRemote)
@@ -511,6 +580,9 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     outcome = mapHeaps(bootstrap, layout, nonces, listener,
                        gpu && isDirect ? gpu->descriptor() : -1, mapping,
                        membership, onDevice);
+  if (gpu && isDirect && isRemote && !outcome.failed())
+    outcome = swapGpuHeaps(rank, nonces, elsewhere, listener, gpu->descriptor(),
+                           mapping, onDevice);
   // What concerns direct access only is not the end where there is NCCL.
   Outcome direct;
   bool canFallBack = false;
@@ -524,7 +596,7 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     direct = gpu->mapPeers(onDevice);
   }
   bool probes = gpu && isDirect && !outcome.failed();
-  if (probes && !asked.empty() && !direct.failed())
+  if (probes && !ways.whySome.empty() && !direct.failed())
     direct = gpu->createCarriage();
   if (probes && !direct.failed())
     direct = gpu->prepare(mapping);
@@ -544,16 +616,19 @@ Outcome shardq::meet(shardq_bootstrap &bootstrap, int32_t world,
     outcome = direct;
   outcome = shareReport(bootstrap, outcome, deadline, canFallBack);
   if (!outcome.failed() && isDirect) {
+    membership.carried = std::move(ways.carried);
     membership.transport =
         !gpu ? "direct: ranks share the memory of the host"
         : mine.transport == SHARDQ_TRANSPORT_DIRECT
             ? "direct: asked for"
-            : "direct: all ranks are on one host, and what each wrote into "
-              "the GPU memory of the others arrived";
-    if (asked.empty())
+            : format("direct: %s, and what each wrote into the GPU memory of "
+                     "the others arrived",
+                     findOtherHost(hosts) >= 0 ? "within each host"
+                                               : "all ranks are on one host");
+    if (ways.whySome.empty())
       return {};
-    return joinNccl(bootstrap, plan, *gpu, tokens, asked, /*besideMapped=*/true,
-                    deadline, membership);
+    return joinNccl(bootstrap, plan, *gpu, tokens, ways.whySome,
+                    /*besideMapped=*/true, deadline, membership);
   }
   if (outcome.failed() &&
       (!canFallBack || mine.transport == SHARDQ_TRANSPORT_DIRECT))

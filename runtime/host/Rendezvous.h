@@ -53,6 +53,8 @@ struct Membership {
   bool isRemote = false; // heaps are copies, and sockets carry the changes
   /// Null where all goes straight into peers' memory.
   std::unique_ptr<nccl::Carrier> carrier;
+  /// By channel, whether NCCL carries the rows.
+  std::vector<char> carried;
   /// How rows travel, and why so; the same on all ranks.
   std::string transport;
   Membership();

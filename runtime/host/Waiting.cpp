@@ -127,3 +127,21 @@ void shardq::findLaggard(const Heaps &heaps, const protocol::Exchange &exchange,
   protocol::findLaggard(memory, heaps.flagTable(), heaps.progressTable(),
                         exchange, producer, maxHops, failure);
 }
+
+void shardq::followElsewhere(const Heaps &heaps, Failure &failure) {
+  HostMemory memory(heaps);
+  const protocol::ProgressTable table = heaps.progressTable();
+  protocol::Edge edge;
+  for (int64_t hops = 0;
+       hops != table.world &&
+       protocol::readEdge(memory, table, failure.culprit, failure.slot, edge);
+       ++hops) {
+    failure.culprit = edge.target;
+    failure.slot = edge.slot;
+    failure.channel = edge.channel;
+    failure.operation = edge.operation;
+    failure.epoch = static_cast<int64_t>(edge.epoch);
+    // Whoever waits for it here has been through the exchange before.
+    failure.lastSeen = failure.epoch - 1;
+  }
+}

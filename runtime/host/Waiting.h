@@ -28,6 +28,7 @@ public:
   }
   int64_t load(const int64_t &word) { return loadRelaxed(word); }
   void store(int64_t &word, int64_t value) { storeRelaxed(word, value); }
+  bool reaches(int64_t) { return true; }
   void ring(int64_t rank, int64_t slot) { shardq::ring(heaps, rank, slot); }
 
 protected:
@@ -61,6 +62,10 @@ private:
 /// protocol::findLaggard over the heaps of CPU ranks.
 void findLaggard(const Heaps &heaps, const protocol::Exchange &exchange,
                  int64_t producer, Failure &failure, int32_t maxHops);
+
+/// Goes on where a search through the heaps on GPUs has come to a rank of
+/// another host, by what the ranks' watchdogs tell all others.
+void followElsewhere(const Heaps &heaps, Failure &failure);
 
 } // namespace shardq
 

@@ -28,6 +28,10 @@ static int32_t numChannels(const shardq_comm &comm) {
   return static_cast<int32_t>(comm.plan.channels.size());
 }
 
+static bool isCarried(const shardq_comm &comm, int64_t channel) {
+  return comm.carries(static_cast<int32_t>(channel));
+}
+
 /// What this rank's stream has come to on a channel, as of `mark`.
 static Exchange readExchange(const shardq_comm &comm, int32_t slot,
                              int32_t channel) {
@@ -76,8 +80,12 @@ void Watch::tick() {
   publishAll();
   for (int32_t slot = 0; slot != comm.plan.slots; ++slot) {
     look(slot);
-    if (!comm.gpu->isAlone())
-      comm.gpu->tellProgress(slot, comm.heaps.progress(comm.rank, slot));
+    if (comm.gpu->isAlone())
+      continue;
+    // What kernels wait for is in the heap on the GPU already.
+    const SlotProgress &told = comm.heaps.progress(comm.rank, slot);
+    bool isDirect = told.waiting && !isCarried(comm, told.channel);
+    comm.gpu->tellProgress(slot, isDirect ? SlotProgress{} : told);
   }
 }
 
@@ -147,9 +155,9 @@ std::optional<Watch::Open> Watch::findOpen(int32_t slot, int32_t channel) {
   return open;
 }
 
-/// Whether a kernel of a direct exchange has waited for so long that it said
-/// so.
-bool Watch::waitsDirectly(int32_t slot) {
+/// The channel of a direct exchange of which a kernel has waited for so long
+/// that it said so.
+std::optional<int32_t> Watch::findDirectWait(int32_t slot) {
   for (int32_t channel = 0; channel != numChannels(comm); ++channel) {
     if (comm.carries(channel))
       continue;
@@ -157,9 +165,9 @@ bool Watch::waitsDirectly(int32_t slot) {
     // What is over was begun before.
     uint64_t arrived = loadAcquire(mark.arrived);
     if (loadAcquire(mark.begun) != arrived)
-      return true;
+      return channel;
   }
-  return false;
+  return std::nullopt;
 }
 
 /// Of the exchanges of a slot that have begun, the stream waits in one at most:
@@ -175,13 +183,15 @@ void Watch::look(int32_t slot) {
     else
       forget(slot, channel);
   }
-  if (open.empty())
+  if (open.empty() && !comm.remote)
     return;
-  bool isElsewhere = waitsDirectly(slot);
+  std::optional<int32_t> direct = findDirectWait(slot);
+  if (comm.remote)
+    tellDirectWait(slot, direct);
   bool isMissing = std::any_of(open.begin(), open.end(),
                                [](const Open &one) { return one.isMissing; });
   for (const Open &one : open) {
-    if (isElsewhere || (isMissing && !one.isMissing))
+    if (direct || (isMissing && !one.isMissing))
       forget(slot, static_cast<int32_t>(one.exchange.channel));
     else
       look(one);
@@ -225,6 +235,7 @@ namespace {
 class WordsOnGpus {
 public:
   explicit WordsOnGpus(cuda::Gpu &gpu) : gpu(gpu) {}
+  bool reaches(int64_t rank) { return gpu.reaches(rank); }
   uint64_t loadAcquire(const uint64_t &word) { return gpu.readWord(&word); }
   int64_t load(const int64_t &word) {
     return static_cast<int64_t>(
@@ -236,6 +247,36 @@ private:
 };
 
 } // namespace
+
+/// Ranks of other hosts cannot read what this one's kernels say. `channel` is
+/// that of a direct wait, where there is one.
+void Watch::tellDirectWait(int32_t slot, std::optional<int32_t> channel) {
+  const SlotProgress &told = comm.heaps.progress(comm.rank, slot);
+  bool isTold = told.waiting && !isCarried(comm, told.channel);
+  if (!channel) {
+    if (isTold)
+      tellNothing(slot, static_cast<int32_t>(told.channel));
+    return;
+  }
+  if (isTold && told.channel == *channel &&
+      told.epoch == loadAcquire(comm.gpu->mark(slot, *channel).begun))
+    return;
+  WordsOnGpus memory(*comm.gpu);
+  const SlotProgress &record = comm.gpu->progressTable().at(comm.rank, slot);
+  bool isWaiting = memory.loadAcquire(record.waiting) != 0;
+  int64_t target = memory.load(record.target);
+  Exchange exchange{comm.rank,
+                    slot,
+                    memory.load(record.channel),
+                    memory.loadAcquire(record.epoch),
+                    memory.load(record.operation),
+                    {}};
+  if (!isWaiting || exchange.channel != *channel || target < 0 ||
+      target >= comm.world)
+    return;
+  tellNothing(slot, *channel);
+  tellTarget(exchange, target);
+}
 
 void Watch::fail(shardq_status status, const Exchange &exchange,
                  int64_t culprit, bool isMissing, int64_t waitedMs) {
@@ -254,6 +295,8 @@ void Watch::fail(shardq_status status, const Exchange &exchange,
     protocol::findLaggard(memory, comm.gpu->flagTable(),
                           comm.gpu->progressTable(), exchange, culprit, maxHops,
                           failure);
+    if (follow && comm.remote && !comm.gpu->reaches(failure.culprit))
+      followElsewhere(comm.heaps, failure);
   }
   failure.lost |= !isMissing;
   comm.fail(failure);

@@ -53,7 +53,8 @@ private:
   void publish(int32_t slot, int32_t channel);
   void look(int32_t slot);
   std::optional<Open> findOpen(int32_t slot, int32_t channel);
-  bool waitsDirectly(int32_t slot);
+  std::optional<int32_t> findDirectWait(int32_t slot);
+  void tellDirectWait(int32_t slot, std::optional<int32_t> channel);
   void look(const Open &open);
   void forget(int32_t slot, int32_t channel);
   void tellTarget(const protocol::Exchange &exchange, int64_t target);

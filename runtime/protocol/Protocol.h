@@ -15,6 +15,7 @@
 //   void     storeRelease(uint64_t &word, uint64_t value)
 //   int64_t  load(const int64_t &word)            // any order
 //   void     store(int64_t &word, int64_t value)  // any order
+//   bool     reaches(int64_t rank)  // whether its records are there to be read
 //
 // The words live in symmetric memory, where other ranks touch them meanwhile.
 //

@@ -63,22 +63,50 @@ TEST(PlanCheck, Refuses) {
 TEST(PlanCheck, RefusesChannels) {
   TestPlan source(4, 8);
   for (shardq_channel channel :
-       {shardq_channel{"c", 0, 8, 0, 0}, shardq_channel{"c", 0, 8, 9, 0},
-        shardq_channel{"c", UINT64_MAX, 8, 1, 0},
-        shardq_channel{"c", 0, UINT64_MAX, 8, 0},
-        shardq_channel{nullptr, 0, UINT64_MAX / 8 + 1, 8, 0},
-        shardq_channel{"c", 2048, 1, 1, 0}}) {
+       {shardq_channel{"c", 0, 8, 0, 0, 0, 0},
+        shardq_channel{"c", 0, 8, 9, 0, 0, 0},
+        shardq_channel{"c", UINT64_MAX, 8, 1, 0, 0, 0},
+        shardq_channel{"c", 0, UINT64_MAX, 8, 0, 0, 0},
+        shardq_channel{nullptr, 0, UINT64_MAX / 8 + 1, 8, 0, 0, 0},
+        shardq_channel{"c", 2048, 1, 1, 0, 0, 0}}) {
     shardq_plan plan = source.plan;
     plan.channels = &channel;
     plan.num_channels = 1;
     refusal(plan);
   }
-  shardq_channel channel{"c", 0, 8, 1, SHARDQ_TRANSPORT_DIRECT};
+  shardq_channel channel{"c", 0, 8, 1, SHARDQ_TRANSPORT_DIRECT, 0, 0};
   shardq_plan plan = source.plan;
   plan.channels = &channel;
   plan.num_channels = 1;
   EXPECT_EQ(refusal(plan),
             "plan: transport of c is 1, expected 0 (auto) or 2 (NCCL)");
+  for (auto [stride, size] :
+       {std::pair(0, 2), std::pair(2, 0), std::pair(-1, 2), std::pair(1, -2)}) {
+    channel = {"c", 0, 8, 1, SHARDQ_TRANSPORT_AUTO, stride, size};
+    EXPECT_EQ(refusal(plan), "plan: c has groups of " + std::to_string(size) +
+                                 " ranks, " + std::to_string(stride) +
+                                 " apart, expected at least 1 of each, or 0");
+  }
+}
+
+TEST(PlanCheck, GroupsOnHosts) {
+  auto stays = [](int64_t stride, int64_t size, std::vector<int32_t> hosts) {
+    Plan::Channel channel{"c", 0, 8, 1, false, stride, size};
+    return channel.staysOnHosts(hosts);
+  };
+  EXPECT_TRUE(stays(1, 2, {0, 0, 2, 2}));
+  EXPECT_TRUE(stays(1, 4, {0, 0, 0, 0}));
+  EXPECT_FALSE(stays(1, 4, {0, 0, 2, 2}));
+  EXPECT_FALSE(stays(2, 2, {0, 0, 2, 2}));
+  EXPECT_TRUE(stays(2, 2, {0, 1, 0, 1}));
+  EXPECT_FALSE(stays(1, 2, {0, 1, 0, 1}));
+  // In the second half of the world only.
+  EXPECT_FALSE(stays(2, 2, {0, 0, 0, 0, 4, 4, 4, 7}));
+  EXPECT_TRUE(stays(1, 1, {0, 1, 2, 3}));
+  // Nobody knows, or the world has no such groups.
+  EXPECT_FALSE(stays(0, 0, {0, 0, 0, 0}));
+  EXPECT_FALSE(stays(1, 3, {0, 0, 0, 0}));
+  EXPECT_FALSE(stays(int64_t(1) << 31, int64_t(1) << 31, {0, 0, 0, 0}));
 }
 
 TEST(PlanCheck, ChannelsThatAskForNccl) {
@@ -86,7 +114,7 @@ TEST(PlanCheck, ChannelsThatAskForNccl) {
                   std::vector<int32_t> transports) {
     std::vector<shardq_channel> channels;
     for (size_t i = 0; i != names.size(); ++i)
-      channels.push_back({names[i], 0, 8, 1, transports[i]});
+      channels.push_back({names[i], 0, 8, 1, transports[i], 0, 0});
     TestPlan source(4, 8);
     source.plan.channels = channels.data();
     source.plan.num_channels = static_cast<int32_t>(channels.size());

@@ -41,7 +41,7 @@ TestPlan::TestPlan(int32_t world, int64_t maxRows, int32_t slots,
   uint64_t offset = 0;
   uint64_t bytes = static_cast<uint64_t>(world * maxRows * kRowBytes);
   for (int32_t count : generations) {
-    channels.push_back({"inbox", offset, bytes, count, 0});
+    channels.push_back({"inbox", offset, bytes, count, 0, 0, 0});
     offset += bytes * static_cast<uint64_t>(count);
   }
   plan.struct_size = sizeof(plan);

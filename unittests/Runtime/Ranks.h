@@ -36,6 +36,12 @@ public:
     channels[static_cast<size_t>(channel)].transport = SHARDQ_TRANSPORT_NCCL;
   }
 
+  /// Says that a channel is of groups of `size` ranks, `stride` apart.
+  void group(int32_t channel, int32_t stride, int32_t size) {
+    channels[static_cast<size_t>(channel)].group_stride = stride;
+    channels[static_cast<size_t>(channel)].group_size = size;
+  }
+
   shardq_plan plan{};
   const int64_t maxRows;
 

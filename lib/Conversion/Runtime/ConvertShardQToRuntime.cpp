@@ -45,6 +45,7 @@ private:
   LogicalResult verifyNames();
   LogicalResult addContexts();
   LogicalResult eraseSymmetricSpaces();
+  void collectGroups();
   void emitPlan(PlanOp plan);
   Value emitString(StringRef text);
   LLVM::LLVMFuncOp getFunction(StringRef name, Type result,
@@ -107,6 +108,9 @@ private:
   LLVMTypeConverter converter;
   ImplicitLocOpBuilder b;
   int64_t numStrings = 0;
+  /// Stride and number of ranks of an exchange, by channel; zeroes where its
+  /// exchanges differ.
+  llvm::DenseMap<int32_t, std::pair<int64_t, int64_t>> groups;
   llvm::StringMap<std::string> checks; // names of the texts that say of what
 };
 
@@ -234,13 +238,28 @@ Value RuntimeLowering::emitString(StringRef text) {
   return LLVM::AddressOfOp::create(b, pointer, name);
 }
 
+void RuntimeLowering::collectGroups() {
+  auto add = [&](auto op) {
+    MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+    std::pair<int64_t, int64_t> group(over.mesh.getStride(over.axis),
+                                      over.axis.getSize());
+    auto [known, isNew] = groups.try_emplace(op.getChannel(), group);
+    if (!isNew && known->second != group)
+      known->second = {0, 0};
+  };
+  // On GPUs signals are in kernels by now, and transfers are here.
+  module.walk([&](Operation *op) {
+    llvm::TypeSwitch<Operation *>(op).Case<SignalOp, TransferOp>(add);
+  });
+}
+
 /// `const shardq_plan *shardq_module_plan(void)`. A module without exchanges
 /// has a plan too, with no channels.
 void RuntimeLowering::emitPlan(PlanOp plan) {
   ArrayAttr channels = plan ? plan.getChannels() : b.getArrayAttr({});
   ArrayAttr names = plan ? plan.getExchanges() : b.getArrayAttr({});
-  auto channelType =
-      LLVM::LLVMStructType::getLiteral(context, {pointer, i64, i64, i32, i32});
+  auto channelType = LLVM::LLVMStructType::getLiteral(
+      context, {pointer, i64, i64, i32, i32, i32, i32});
   auto planType = LLVM::LLVMStructType::getLiteral(
       context, {i64, i64, i32, i32, i64, pointer, i32, i32, pointer});
   auto channelsType = LLVM::LLVMArrayType::get(channelType, channels.size());
@@ -268,6 +287,9 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
       array = insert(array, constant(i32, attr.getGenerations()), {at, 3});
       // SHARDQ_TRANSPORT_NCCL, or _AUTO.
       array = insert(array, constant(i32, attr.isCarried() ? 2 : 0), {at, 4});
+      auto [stride, size] = groups.lookup(i);
+      array = insert(array, constant(i32, stride), {at, 5});
+      array = insert(array, constant(i32, size), {at, 6});
     }
     return array;
   });
@@ -935,6 +957,7 @@ LogicalResult RuntimeLowering::run() {
       failed(verifyOnStridedBuffers(module)) || failed(verifyNames()) ||
       failed(addContexts()) || failed(eraseSymmetricSpaces()))
     return failure();
+  collectGroups();
   SmallVector<Operation *> ops;
   PlanOp plan;
   SmallVector<Operation *> symbolsToErase;

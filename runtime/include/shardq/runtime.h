@@ -29,7 +29,7 @@
 
 /* Version of everything below. Raised by any change that an existing caller
  * could notice; ranks of different versions refuse each other. */
-#define SHARDQ_ABI_VERSION 3
+#define SHARDQ_ABI_VERSION 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +89,11 @@ typedef struct shardq_channel {
   /* SHARDQ_TRANSPORT_NCCL where its exchanges ask for it, on GPUs; else
    * SHARDQ_TRANSPORT_AUTO. */
   int32_t transport;
+  /* Who exchanges on it: groups of `group_size` ranks that are `group_stride`
+   * apart. Where each is on one host, its rows go straight to peers, whatever
+   * hosts the others are on. 0 and 0: perhaps all ranks with each other. */
+  int32_t group_stride;
+  int32_t group_size;
 } shardq_channel;
 
 /* What the compiler planned, equal on all ranks. The communicator copies it, so

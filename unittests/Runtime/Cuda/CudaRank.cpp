@@ -141,18 +141,27 @@ Address CudaRank::newWord() {
   return address;
 }
 
+protocol::Group CudaRank::groupOf(int32_t channel) const {
+  const shardq_channel &planned = plan.plan.channels[channel];
+  if (planned.group_size == 0)
+    return {0, 1, shardq_comm_world(comm)};
+  int64_t stride = planned.group_stride, size = planned.group_size;
+  int64_t rank = shardq_comm_rank(comm), reach = stride * size;
+  return {rank / reach * reach + rank % stride, stride, size};
+}
+
 CudaRank::Started CudaRank::start(int32_t channel, int32_t operation,
                                   bool waitsAtOnce, bool isAside) {
   Started started{channel, operation, waitsAtOnce, shardq_rt_device(context)};
-  int64_t world = shardq_comm_world(comm);
-  int64_t bytes = world * static_cast<int64_t>(sizeof(int64_t));
+  protocol::Group group = groupOf(channel);
+  int64_t bytes = group.size * static_cast<int64_t>(sizeof(int64_t));
   int64_t maxRows = plan.maxRows;
   void *&device = started.device, *&sent = started.sent;
   void *&expected = started.expected;
   sent = shardq_rt_alloc(context, bytes);
   expected = shardq_rt_alloc(context, bytes);
 
-  void *counts[] = {&device, &round, &maxRows, &sent, &expected};
+  void *counts[] = {&device, &round, &maxRows, &group, &sent, &expected};
   shardq_rt_launch(context, &kTestImage, kTestCounts, 1, counts);
   if (isAside)
     shardq_rt_begin_aside(context, channel);
@@ -163,7 +172,7 @@ CudaRank::Started CudaRank::start(int32_t channel, int32_t operation,
 }
 
 void CudaRank::push(Started &started) {
-  int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
+  protocol::Group group = groupOf(started.channel);
   int64_t maxRows = plan.maxRows;
   int32_t &channel = started.channel, &operation = started.operation;
   void *&device = started.device, *&sent = started.sent;
@@ -171,46 +180,49 @@ void CudaRank::push(Started &started) {
   void *&landing = started.landing;
   // One program serves both transports.
   if (shardq_rt_is_carried(context, channel)) {
-    outbox = shardq_rt_alloc(context, world * maxRows * kRowBytes);
-    landing = shardq_rt_alloc(context, world * maxRows * kRowBytes);
+    outbox = shardq_rt_alloc(context, group.size * maxRows * kRowBytes);
+    landing = shardq_rt_alloc(context, group.size * maxRows * kRowBytes);
     void *pack[] = {&device,  &channel, &operation, &round,
-                    &maxRows, &sent,    &outbox};
-    shardq_rt_launch(context, &kTestImage, kTestPack, 2 * world, pack);
-    void *announce[] = {&device, &channel, &operation, &first,
-                        &stride, &world,   &sent,      &expected};
+                    &maxRows, &group,   &sent,      &outbox};
+    shardq_rt_launch(context, &kTestImage, kTestPack, 2 * group.size, pack);
+    void *announce[] = {&device,       &channel,    &operation, &group.first,
+                        &group.stride, &group.size, &sent,      &expected};
     shardq_rt_launch(context, &kTestImage, kTestAnnounce, 1, announce);
-    shardq_rt_transfer(context, channel, operation, first, stride, world,
-                       outbox, landing, maxRows, kRowBytes);
+    shardq_rt_transfer(context, channel, operation, group.first, group.stride,
+                       group.size, outbox, landing, maxRows, kRowBytes);
     return;
   }
-  void *push[] = {&device, &channel, &operation, &round, &maxRows, &sent};
-  shardq_rt_launch(context, &kTestImage, kTestPush, 2 * world, push);
-  void *signal[] = {&device, &channel, &operation, &first,
-                    &stride, &world,   &sent,      &expected};
+  void *push[] = {&device,  &channel, &operation, &round,
+                  &maxRows, &group,   &sent};
+  shardq_rt_launch(context, &kTestImage, kTestPush, 2 * group.size, push);
+  void *signal[] = {&device,       &channel,    &operation, &group.first,
+                    &group.stride, &group.size, &sent,      &expected};
   shardq_rt_launch(context, &kTestImage,
                    started.waitsAtOnce ? kTestSignalWait : kTestSignal, 1,
                    signal);
 }
 
 void CudaRank::finish(Started started) {
-  int64_t world = shardq_comm_world(comm), first = 0, stride = 1;
+  protocol::Group group = groupOf(started.channel);
   int64_t maxRows = plan.maxRows;
   int32_t &channel = started.channel, &operation = started.operation;
   void *&device = started.device, *&expected = started.expected;
   bool isCarried = started.landing;
   if (isCarried || !started.waitsAtOnce) {
-    void *wait[] = {&device, &channel, &operation, &first,
-                    &stride, &world,   &expected};
+    void *wait[] = {&device,       &channel,    &operation, &group.first,
+                    &group.stride, &group.size, &expected};
     shardq_rt_launch(context, &kTestImage, kTestWait, 1, wait);
   }
   if (isCarried) {
-    void *unpack[] = {&device, &channel, &maxRows, &expected, &started.landing};
-    shardq_rt_launch(context, &kTestImage, kTestUnpack, 2 * world, unpack);
+    void *unpack[] = {&device, &channel,  &maxRows,
+                      &group,  &expected, &started.landing};
+    shardq_rt_launch(context, &kTestImage, kTestUnpack, 2 * group.size, unpack);
     shardq_rt_free(context, started.landing);
     shardq_rt_free(context, started.outbox);
   }
-  void *verify[] = {&device, &channel, &round, &maxRows, &expected, &wrong};
-  shardq_rt_launch(context, &kTestImage, kTestVerify, world, verify);
+  void *verify[] = {&device, &channel,  &round, &maxRows,
+                    &group,  &expected, &wrong};
+  shardq_rt_launch(context, &kTestImage, kTestVerify, group.size, verify);
   shardq_rt_free(context, expected);
   shardq_rt_free(context, started.sent);
 }
@@ -247,10 +259,10 @@ void CudaRank::aside(int32_t outer, int32_t inner) {
   shardq_rt_end(context);
 }
 
-void CudaRank::meet(int32_t channel, int64_t first) {
+void CudaRank::meet(int32_t channel, int64_t first, int64_t stride) {
   shardq_rt_begin(context, stream);
   void *device = shardq_rt_device(context);
-  int64_t stride = 1, size = 2;
+  int64_t size = 2;
   void *signal[] = {&device, &channel, &channel, &first,
                     &stride, &size,    &noRows,  &noRows};
   bool isCarried = shardq_rt_is_carried(context, channel);

@@ -54,7 +54,8 @@ public:
   ~CudaRank();
   CudaRank(const CudaRank &) = delete;
 
-  /// Enqueues one exchange of all ranks. Row counts and contents are made on
+  /// Enqueues one exchange of the channel's group, which is all ranks where the
+  /// plan does not say. Row counts and contents are made on
   /// the device. Signal and wait of every other one are one kernel.
   void exchange(int32_t channel, int32_t operation);
   void exchange(int32_t channel) { exchange(channel, channel); }
@@ -62,8 +63,8 @@ public:
   void overlap(int32_t outer, int32_t inner);
   /// The same, with push and signal of `outer` aside.
   void aside(int32_t outer, int32_t inner);
-  /// An exchange without rows among the ranks `first` and `first` + 1.
-  void meet(int32_t channel, int64_t first);
+  /// An exchange without rows among the ranks `first` and `first` + `stride`.
+  void meet(int32_t channel, int64_t first, int64_t stride = 1);
   /// A q exchange and an out exchange.
   void layer() {
     exchange(0);
@@ -104,6 +105,7 @@ private:
 
   Started start(int32_t channel, int32_t operation, bool waitsAtOnce,
                 bool isAside = false);
+  protocol::Group groupOf(int32_t channel) const;
   void push(Started &started);
   void finish(Started started);
   uint64_t read(cuda::Address address);

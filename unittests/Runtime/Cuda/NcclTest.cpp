@@ -233,11 +233,14 @@ TEST_F(NcclGraph, AbortDuringALaunch) {
                 SHARDQ_ABORTED, oddRank(2), "rank 1 aborted the group");
 }
 
+static std::string nameOf(Kind kind) {
+  static const char *const kNames[] = {"threads_", "processes_", "hosts_"};
+  return kNames[static_cast<int>(kind)];
+}
+
 static std::string
 nameRanks(const testing::TestParamInfo<std::pair<Kind, int32_t>> &info) {
-  static const char *const kNames[] = {"threads_", "processes_", "hosts_"};
-  return kNames[static_cast<int>(info.param.first)] +
-         std::to_string(info.param.second);
+  return nameOf(info.param.first) + std::to_string(info.param.second);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -254,7 +257,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 namespace {
 
-/// The same programs, of which one exchange asks for NCCL.
+/// The same programs, of which one exchange asks for NCCL, or spans hosts while
+/// the other does not.
 class MixedRanks
     : public Nccl,
       public testing::WithParamInterface<std::tuple<Kind, int32_t, int32_t>> {
@@ -269,8 +273,12 @@ protected:
   int32_t carried() const { return std::get<2>(GetParam()); }
 
   std::vector<RankResult> run(const char *scenario) {
-    auto *runRanks = std::get<0>(GetParam()) == Kind::Threads ? runOnThreads
-                                                              : runOnProcesses;
+    Kind kind = std::get<0>(GetParam());
+    if (kind == Kind::Hosts) {
+      Variable hosts("SHARDQ_TEST_HOSTS", "2");
+      return runOnProcesses(scenario, world(), stayingOnHosts(1 - carried()));
+    }
+    auto *runRanks = kind == Kind::Threads ? runOnThreads : runOnProcesses;
     return runRanks(scenario, world(), carrying(carried()));
   }
 
@@ -278,6 +286,13 @@ protected:
 };
 
 } // namespace
+
+TEST_P(MixedRanks, OneOfTwoChannels) {
+  std::vector<RankResult> results = run("ways");
+  expectCorrect(results);
+  for (const RankResult &result : results)
+    EXPECT_EQ(result.value, int64_t(1) << carried()) << result.note;
+}
 
 TEST_P(MixedRanks, LayersBackToBack) { expectCorrect(run("layers")); }
 TEST_P(MixedRanks, ExchangesInsideOthers) { expectCorrect(run("overlap")); }
@@ -288,6 +303,8 @@ TEST_P(MixedRanks, SlotsOnTwoStreams) { expectCorrect(run("slots")); }
 TEST_P(MixedRanks, DelayedRank) { expectCorrect(run("delayed")); }
 
 TEST_P(MixedRanks, DeadlineNamesTheRank) {
+  if (std::get<0>(GetParam()) == Kind::Hosts && carried() != 0)
+    GTEST_SKIP() << "only one host waits for that rank";
   expectFailure(run("deadline"), SHARDQ_DEADLINE, oddRank(world()),
                 odd() + " last seen at 1");
 }
@@ -373,6 +390,13 @@ TEST_P(MixedRanks, LaggardBehindAnother) {
         << result.message;
 }
 
+TEST_P(MixedRanks, LaggardBehindHosts) {
+  if (std::get<0>(GetParam()) != Kind::Hosts || carried() != 1)
+    GTEST_SKIP() << "of two hosts, within which the first channel stays";
+  expectFailure(run("chain-over-hosts"), SHARDQ_DEADLINE, 3,
+                "rank 3 (slot 0, q exchange 0");
+}
+
 TEST_P(MixedRanks, LostSignalBehindAnother) {
   if (world() != 3)
     GTEST_SKIP() << "of three ranks";
@@ -383,8 +407,8 @@ TEST_P(MixedRanks, LostSignalBehindAnother) {
 static std::string nameMixed(
     const testing::TestParamInfo<std::tuple<Kind, int32_t, int32_t>> &info) {
   auto [kind, world, carried] = info.param;
-  return std::string(kind == Kind::Threads ? "threads_" : "processes_") +
-         std::to_string(world) + "_channel_" + std::to_string(carried);
+  return nameOf(kind) + std::to_string(world) + "_channel_" +
+         std::to_string(carried);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, MixedRanks,
@@ -395,6 +419,11 @@ INSTANTIATE_TEST_SUITE_P(Threads, MixedRanks,
 INSTANTIATE_TEST_SUITE_P(Processes, MixedRanks,
                          testing::Combine(testing::Values(Kind::Processes),
                                           testing::Values(2, 3),
+                                          testing::Values(0, 1)),
+                         nameMixed);
+INSTANTIATE_TEST_SUITE_P(Hosts, MixedRanks,
+                         testing::Combine(testing::Values(Kind::Hosts),
+                                          testing::Values(4),
                                           testing::Values(0, 1)),
                          nameMixed);
 INSTANTIATE_TEST_SUITE_P(Many, MixedRanks,
@@ -599,6 +628,55 @@ TEST_F(NcclChoice, OtherHosts) {
   expectRefused(runThreads(3, plan.plan, options, tell), SHARDQ_MISMATCH,
                 "rank 2 and rank 0 are on different hosts or in different "
                 "network namespaces, with buffers in host memory");
+}
+
+TEST_F(NcclChoice, ChannelsThatStayOnHosts) {
+  static const char *const kNames[] = {"a", "a", "b", "b"};
+  TestPlan four{4, 4};
+  auto with = [&](int32_t transport) {
+    return runThreads(4, four.plan,
+                      onGpus([=](int32_t rank, shardq_comm_options &comm) {
+                        comm.host = kNames[rank];
+                        comm.transport = transport;
+                      }),
+                      tell);
+  };
+  const std::string direct = "direct: within each host, and what each wrote "
+                             "into the GPU memory of the others arrived";
+  four.group(0, 1, 2);
+  expectTransport(with(SHARDQ_TRANSPORT_AUTO), SHARDQ_TRANSPORT_MIXED,
+                  direct + "; nccl 2.28.9: rank 2 and rank 0 are on different "
+                           "hosts, whose ranks meet in 'inbox'");
+  expectRefused(with(SHARDQ_TRANSPORT_DIRECT), SHARDQ_UNREACHABLE,
+                "transport is direct, but rank 2 and rank 0 are on different "
+                "hosts, whose ranks meet in 'inbox'");
+  expectTransport(with(SHARDQ_TRANSPORT_NCCL), SHARDQ_TRANSPORT_NCCL,
+                  "nccl 2.28.9: asked for");
+  // Each other rank: a group of two hosts.
+  four.group(0, 2, 2);
+  expectTransport(with(SHARDQ_TRANSPORT_AUTO), SHARDQ_TRANSPORT_NCCL,
+                  "nccl 2.28.9: rank 2 and rank 0 are on different hosts");
+  // Neither leaves a host: nothing is left for NCCL.
+  four.group(0, 1, 2);
+  four.group(1, 1, 1);
+  expectTransport(with(SHARDQ_TRANSPORT_AUTO), SHARDQ_TRANSPORT_DIRECT, direct);
+  expectTransport(with(SHARDQ_TRANSPORT_DIRECT), SHARDQ_TRANSPORT_DIRECT,
+                  "direct: asked for");
+  // One asks, and one spans hosts.
+  TestPlan three(4, 4, 1, {1, 1, 1});
+  three.group(0, 1, 2);
+  three.group(1, 1, 2);
+  three.carry(1);
+  expectTransport(
+      runThreads(4, three.plan,
+                 onGpus([](int32_t rank, shardq_comm_options &comm) {
+                   comm.host = kNames[rank];
+                 }),
+                 tell),
+      SHARDQ_TRANSPORT_MIXED,
+      direct + "; nccl 2.28.9: the program asks for NCCL for "
+               "'inbox', and rank 2 and rank 0 are on different "
+               "hosts, whose ranks meet in 'inbox'");
 }
 
 TEST_F(NcclChoice, LostWrites) {

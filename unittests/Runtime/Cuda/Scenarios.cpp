@@ -32,6 +32,17 @@ static void sleepMs(int64_t milliseconds) {
 
 //===--- Bodies -----------------------------------------------------------===//
 
+/// Which transport there is, and of each channel whether NCCL carries it: bits
+/// of the value.
+static void ways(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
+  shardq_context *context = shardq_comm_context(comm, 0);
+  for (int32_t channel = 0; channel != plan.plan.num_channels; ++channel)
+    result.value |= int64_t(shardq_rt_is_carried(context, channel)) << channel;
+  result.correct =
+      shardq_comm_transport(comm, result.note, sizeof(result.note)) ==
+      SHARDQ_TRANSPORT_MIXED;
+}
+
 /// q and out exchanges back to back, without a word to the host.
 static void layers(shardq_comm *comm, const TestPlan &plan,
                    RankResult &result) {
@@ -219,6 +230,26 @@ static void chain(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
     sleepMs(1);
 }
 
+/// Of two hosts of two ranks each: the second rank of this one waits for the
+/// first, which waits for the first of the other one, which waits for the
+/// second there, which is late. Within hosts by one channel, between them by
+/// another.
+static void chainOverHosts(shardq_comm *comm, const TestPlan &plan,
+                           RankResult &result) {
+  CudaRank rank(comm, plan);
+  int32_t me = shardq_comm_rank(comm);
+  constexpr int64_t kHosts = 2; // ranks of a host are that far apart
+  if (me == 1 || me == 3)
+    rank.meet(0, 1, kHosts);
+  if (me == 0 || me == 1)
+    rank.meet(1, 0);
+  if (me == 0 || me == 2)
+    rank.meet(0, 0, kHosts);
+  result.correct = rank.synchronize();
+  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+    sleepMs(1);
+}
+
 /// The same in a graph that is replayed, which is the result.
 static CapturedGraph replayFaulty(shardq_comm *comm, const TestPlan &plan,
                                   RankResult &result) {
@@ -337,6 +368,7 @@ static void sizes(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
 }
 
 static const Scenario kScenarios[] = {
+    {"ways", {1, 1}, 1, 30'000, "", ways},
     {"layers", {1, 1}, 1, 30'000, "", layers},
     {"lone", {2}, 1, 30'000, "", lone},
     {"overlap", {2, 2}, 1, 30'000, "", overlap},
@@ -387,6 +419,12 @@ static const Scenario kScenarios[] = {
      "operation=1,epoch=2,action=drop-flag",
      faultyOverlap},
     {"chain-stall", {1, 1}, 1, 0, "operation=1,action=stall", chain},
+    {"chain-over-hosts",
+     {1, 1},
+     1,
+     0,
+     "operation=0,action=stall",
+     chainOverHosts},
     {"chain-drop-flag", {1, 1}, 1, 0, "operation=1,action=drop-flag", chain},
     {"faulty", {1, 1}, 1, 30'000, "", faulty},
     {"hanging", {1, 1}, 1, 0, "", faulty},
@@ -426,11 +464,14 @@ int shardq::test::deviceOf(int32_t rank) {
 namespace {
 
 /// The environment's SHARDQ_TEST_HOSTS is how many hosts ranks are dealt over.
+int32_t countHosts() {
+  const char *text = std::getenv("SHARDQ_TEST_HOSTS");
+  return text ? std::clamp(std::atoi(text), 1, 4) : 1;
+}
+
 const char *hostOf(int32_t rank) {
   static const char *const kNames[] = {"a", "b", "c", "d"};
-  const char *text = std::getenv("SHARDQ_TEST_HOSTS");
-  int32_t hosts = text ? std::atoi(text) : 0;
-  return hosts > 1 ? kNames[rank % std::min(hosts, 4)] : nullptr;
+  return countHosts() > 1 ? kNames[rank % countHosts()] : nullptr;
 }
 
 /// A scenario for a number of ranks.
@@ -443,10 +484,12 @@ struct Run {
     options.fault = fault.c_str();
     options.deadlineMs =
         scenario.deadlineMs ? scenario.deadlineMs : shortDeadlineMs();
-    bool isMixed = transport >= SHARDQ_TRANSPORT_MIXED;
-    if (isMixed)
+    if (transport >= stayingOnHosts(0))
+      plan.group(transport - stayingOnHosts(0), countHosts(),
+                 world / countHosts());
+    else if (transport >= carrying(0))
       plan.carry(transport - carrying(0));
-    if (isMixed)
+    if (transport >= SHARDQ_TRANSPORT_MIXED)
       transport = SHARDQ_TRANSPORT_AUTO;
     options.adjust = [transport](int32_t rank, shardq_comm_options &comm) {
       comm.memory = SHARDQ_MEMORY_CUDA;

@@ -33,6 +33,10 @@ inline int32_t carrying(int32_t channel) {
   return SHARDQ_TRANSPORT_MIXED + channel;
 }
 
+/// Another: the runtime's own choice, and a channel whose exchanges stay within
+/// the hosts of SHARDQ_TEST_HOSTS.
+inline int32_t stayingOnHosts(int32_t channel) { return 16 + channel; }
+
 /// The rank that lags behind, or has the fault, where one does.
 int32_t oddRank(int32_t world);
 

@@ -19,15 +19,17 @@ using namespace shardq::test;
 extern "C" __attribute__((visibility("hidden"))) void
 shardq_device_await_front() {}
 
-/// Row counts of the round: what this rank pushes, and what it will find.
+/// Row counts of the round, by member: what this rank pushes, and what it will
+/// find.
 SHARDQ_TEST_KERNEL void shardq_test_counts(const DeviceContext *context,
                                            const uint64_t *round,
-                                           int64_t maxRows, int64_t *sent,
+                                           int64_t maxRows,
+                                           protocol::Group group, int64_t *sent,
                                            int64_t *expected) {
-  for (int64_t peer = threadIndex(); peer < context->world;
-       peer += blockThreads()) {
-    sent[peer] = rowsBetween(*round, context->rank, peer, maxRows);
-    expected[peer] = rowsBetween(*round, peer, context->rank, maxRows);
+  for (int64_t i = threadIndex(); i < group.size; i += blockThreads()) {
+    int64_t peer = group.member(i);
+    sent[i] = rowsBetween(*round, context->rank, peer, maxRows);
+    expected[i] = rowsBetween(*round, peer, context->rank, maxRows);
   }
 }
 
@@ -36,6 +38,7 @@ SHARDQ_TEST_KERNEL void shardq_test_counts(const DeviceContext *context,
 SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
                                          int32_t channel, int32_t operation,
                                          const uint64_t *round, int64_t maxRows,
+                                         protocol::Group group,
                                          const int64_t *sent) {
   if (!shardq_device_ok(context) ||
       !shardq_device_admit(context, channel, operation,
@@ -43,12 +46,12 @@ SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
     return;
   char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 0)) +
                 context->rank * maxRows * kRowBytes;
-  for (int64_t step = blockIndex(); step < context->world;
-       step += blockCount()) {
-    int64_t peer = (context->rank + 1 + step) % context->world;
+  for (int64_t step = blockIndex(); step < group.size; step += blockCount()) {
+    int64_t i = group.rotated(step, context->rank);
+    int64_t peer = group.member(i);
     uint64_t *target =
         static_cast<uint64_t *>(shardq_device_peer(context, inbox, peer));
-    for (int64_t word = threadIndex(); word < sent[peer] * kRowWords;
+    for (int64_t word = threadIndex(); word < sent[i] * kRowWords;
          word += blockThreads())
       target[word] = wordBetween(*round, context->rank, peer, word);
   }
@@ -59,18 +62,19 @@ SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
 SHARDQ_TEST_KERNEL void shardq_test_pack(const DeviceContext *context,
                                          int32_t channel, int32_t operation,
                                          const uint64_t *round, int64_t maxRows,
+                                         protocol::Group group,
                                          const int64_t *sent, char *outbox) {
   if (!shardq_device_ok(context) ||
       !shardq_device_admit(context, channel, operation,
                            context->world * maxRows, kRowBytes))
     return;
   char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 0));
-  for (int64_t peer = blockIndex(); peer < context->world;
-       peer += blockCount()) {
-    char *place = peer == context->rank ? inbox : outbox;
-    uint64_t *target =
-        reinterpret_cast<uint64_t *>(place + peer * maxRows * kRowBytes);
-    for (int64_t word = threadIndex(); word < sent[peer] * kRowWords;
+  for (int64_t i = blockIndex(); i < group.size; i += blockCount()) {
+    int64_t peer = group.member(i);
+    char *place = peer == context->rank ? inbox + peer * maxRows * kRowBytes
+                                        : outbox + i * maxRows * kRowBytes;
+    uint64_t *target = reinterpret_cast<uint64_t *>(place);
+    for (int64_t word = threadIndex(); word < sent[i] * kRowWords;
          word += blockThreads())
       target[word] = wordBetween(*round, context->rank, peer, word);
   }
@@ -88,20 +92,21 @@ SHARDQ_TEST_KERNEL void shardq_test_announce(const DeviceContext *context,
 /// What came from each peer, into its block of the inbox.
 SHARDQ_TEST_KERNEL void shardq_test_unpack(const DeviceContext *context,
                                            int32_t channel, int64_t maxRows,
+                                           protocol::Group group,
                                            const int64_t *expected,
                                            const char *landing) {
   if (!shardq_device_ok(context))
     return;
   char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 1));
-  for (int64_t peer = blockIndex(); peer < context->world;
-       peer += blockCount()) {
+  for (int64_t i = blockIndex(); i < group.size; i += blockCount()) {
+    int64_t peer = group.member(i);
     if (peer == context->rank)
       continue;
-    int64_t begin = peer * maxRows * kRowBytes;
     const uint64_t *source =
-        reinterpret_cast<const uint64_t *>(landing + begin);
-    uint64_t *target = reinterpret_cast<uint64_t *>(inbox + begin);
-    for (int64_t word = threadIndex(); word < expected[peer] * kRowWords;
+        reinterpret_cast<const uint64_t *>(landing + i * maxRows * kRowBytes);
+    uint64_t *target =
+        reinterpret_cast<uint64_t *>(inbox + peer * maxRows * kRowBytes);
+    for (int64_t word = threadIndex(); word < expected[i] * kRowWords;
          word += blockThreads())
       target[word] = source[word];
   }
@@ -135,15 +140,16 @@ shardq_test_signal_wait(const DeviceContext *context, int32_t channel,
 SHARDQ_TEST_KERNEL void
 shardq_test_verify(const DeviceContext *context, int32_t channel,
                    const uint64_t *round, int64_t maxRows,
-                   const int64_t *expected, uint64_t *wrong) {
+                   protocol::Group group, const int64_t *expected,
+                   uint64_t *wrong) {
   if (!shardq_device_ok(context))
     return;
   char *inbox = static_cast<char *>(shardq_device_inbox(context, channel, 1));
-  for (int64_t peer = blockIndex(); peer < context->world;
-       peer += blockCount()) {
+  for (int64_t i = blockIndex(); i < group.size; i += blockCount()) {
+    int64_t peer = group.member(i);
     const uint64_t *block =
         reinterpret_cast<const uint64_t *>(inbox + peer * maxRows * kRowBytes);
-    for (int64_t word = threadIndex(); word < expected[peer] * kRowWords;
+    for (int64_t word = threadIndex(); word < expected[i] * kRowWords;
          word += blockThreads())
       if (block[word] != wordBetween(*round, peer, context->rank, word))
         __scoped_atomic_fetch_add(wrong, uint64_t(1), __ATOMIC_RELAXED,

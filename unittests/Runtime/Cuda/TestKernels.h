@@ -15,15 +15,18 @@ using shardq::device::DeviceContext;
 
 SHARDQ_TEST_KERNEL void shardq_test_counts(const DeviceContext *context,
                                            const uint64_t *round,
-                                           int64_t maxRows, int64_t *sent,
-                                           int64_t *expected);
+                                           int64_t maxRows,
+                                           shardq::protocol::Group group,
+                                           int64_t *sent, int64_t *expected);
 SHARDQ_TEST_KERNEL void shardq_test_push(const DeviceContext *context,
                                          int32_t channel, int32_t operation,
                                          const uint64_t *round, int64_t maxRows,
+                                         shardq::protocol::Group group,
                                          const int64_t *sent);
 SHARDQ_TEST_KERNEL void shardq_test_pack(const DeviceContext *context,
                                          int32_t channel, int32_t operation,
                                          const uint64_t *round, int64_t maxRows,
+                                         shardq::protocol::Group group,
                                          const int64_t *sent, char *outbox);
 SHARDQ_TEST_KERNEL void shardq_test_announce(const DeviceContext *context,
                                              int32_t channel, int32_t operation,
@@ -32,6 +35,7 @@ SHARDQ_TEST_KERNEL void shardq_test_announce(const DeviceContext *context,
                                              const int64_t *wanted);
 SHARDQ_TEST_KERNEL void shardq_test_unpack(const DeviceContext *context,
                                            int32_t channel, int64_t maxRows,
+                                           shardq::protocol::Group group,
                                            const int64_t *expected,
                                            const char *landing);
 SHARDQ_TEST_KERNEL void shardq_test_signal(const DeviceContext *context,
@@ -50,7 +54,8 @@ shardq_test_signal_wait(const DeviceContext *context, int32_t channel,
 SHARDQ_TEST_KERNEL void
 shardq_test_verify(const DeviceContext *context, int32_t channel,
                    const uint64_t *round, int64_t maxRows,
-                   const int64_t *expected, uint64_t *wrong);
+                   shardq::protocol::Group group, const int64_t *expected,
+                   uint64_t *wrong);
 SHARDQ_TEST_KERNEL void shardq_test_next(uint64_t *round);
 SHARDQ_TEST_KERNEL void shardq_test_clean(const DeviceContext *context,
                                           int32_t channel, uint64_t *clean);
