@@ -863,6 +863,16 @@ hosts_differ() {
   }
 }
 
+# within_hosts PROGRAM ARGUMENT...: on two hosts of two ranks, each with the
+# inner axis of the mesh.
+within_hosts() {
+  ranks 4 "$@" --verify --hosts=a,a,b,b || return
+  note=$(grep -m 1 '^transport direct: within each host.*nccl .*are on different hosts' "$log") || {
+    note="nothing says that rows stay direct within hosts"
+    return 1
+  }
+}
+
 # sanitized TOOL COMMAND...
 sanitized() {
   # As ranks() does, below the sanitizer.
@@ -1397,6 +1407,7 @@ if wanted nccl; then
         --step="$examples/steps/small-mixed.json"
       check nccl-mixed-verify-pcp2-dcp2 240 verified 4 "$chunks4" --step="$examples/steps/small-mixed.json" \
         --pipeline="$two_hosts"
+      check nccl-hosts-pcp2-dcp2 240 within_hosts "$chunks4" --step="$examples/steps/small-mixed.json" --pipeline="$chunks"
       check nccl-mixed-graph-pcp2-dcp2 240 ranks 4 "$chunks4" --step="$programs/turns-mixed.json" \
         --next-step="$programs/turns-prefill.json" --pipeline="$two_hosts" --graph --repeat=100
     fi

@@ -73,10 +73,6 @@ void *shardq_context::device() {
                   : nullptr;
 }
 
-int64_t shardq_context::multiprocessors() {
-  return comm.gpu ? std::max(comm.gpu->multiprocessorCount(), 1) : 1;
-}
-
 void shardq_context::driverFailed(DriverCall call, Result result,
                                   std::string detail) {
   comm.fail(makeFailure(SHARDQ_SYSTEM, Misuse::Driver, result,

@@ -81,10 +81,8 @@ Outcome Gpu::openDevice() {
                      name);
   }
   int major = 0, minor = 0;
-  for (auto [attribute, value] :
-       {std::pair(kMultiprocessorCount, &multiprocessors),
-        std::pair(kComputeCapabilityMajor, &major),
-        std::pair(kComputeCapabilityMinor, &minor)})
+  for (auto [attribute, value] : {std::pair(kComputeCapabilityMajor, &major),
+                                  std::pair(kComputeCapabilityMinor, &minor)})
     if (Result result = driver.getAttribute(value, attribute, device))
       return driver.failed("cuDeviceGetAttribute", result);
   arch = 10 * major + minor;

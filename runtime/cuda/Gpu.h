@@ -160,7 +160,6 @@ public:
   //===--- Calls of generated code ----------------------------------------===//
 
   Address deviceContext(int32_t slot) const;
-  int multiprocessorCount() const { return multiprocessors; }
   /// Memory until the communicator's end; the device's context is current.
   Result allocate(uint64_t bytes, Address &address);
   /// What a slot's arena begins with; 0 if it begins empty.
@@ -199,7 +198,6 @@ private:
 
   DeviceId device = -1;
   bool hasContext = false;
-  int multiprocessors = 0;
   int arch = 0;
   Uuid uuid{};
   Stream stream = nullptr; // the runtime's own

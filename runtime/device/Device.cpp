@@ -102,6 +102,7 @@ void publish(const DeviceContext &context, const Failure &failure) {
   memory.store(record.waitedMs, failure.waitedMs);
   memory.store(record.neighbour, failure.neighbour);
   memory.store(record.lost, failure.lost);
+  memory.store(record.circle, failure.circle);
   memory.store(record.misuse, failure.misuse);
   memory.store(record.request, failure.request);
   memory.storeRelease(context.control->ready, 1);

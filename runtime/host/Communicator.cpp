@@ -112,6 +112,8 @@ Outcome shardq_comm::create(const shardq_comm_options &given,
   Fault fault;
   Outcome local = Plan::read(options.plan, plan);
   if (!local.failed())
+    local = plan.checkWorld(options.world);
+  if (!local.failed())
     local = checkDeadline("deadline_ms", deadlineMs);
   if (!local.failed())
     local = readFault(options, threads, fault);

@@ -56,7 +56,6 @@ public:
   void begin(void *stream);
   shardq_status end();
   void *device();
-  int64_t multiprocessors();
   void *allocate(int64_t bytes);
   void release(void *memory);
   void launch(const shardq_gpu_image *image, int32_t kernel, int64_t blocks,

@@ -32,10 +32,6 @@ void shardq_rt_wait(shardq_context *context, int32_t channel, int32_t operation,
                   rows);
 }
 
-int32_t shardq_rt_ok(shardq_context *context) {
-  return context && !context->comm.failed();
-}
-
 void shardq_rt_expect(shardq_context *context, const char *what, int64_t found,
                       int64_t expected) {
   if (context)
@@ -113,10 +109,6 @@ void shardq_rt_transfer(shardq_context *context, int32_t channel,
 
 void *shardq_rt_device(shardq_context *context) {
   return context ? context->device() : nullptr;
-}
-
-int64_t shardq_rt_multiprocessors(shardq_context *context) {
-  return context ? context->multiprocessors() : 1;
 }
 
 void *shardq_rt_alloc(shardq_context *context, int64_t bytes) {

@@ -240,6 +240,10 @@ std::string shardq::describe(const Failure &failure, const Plan &plan) {
         (long long)failure.lastSeen);
     if (failure.lost)
       text += ", whose signal did not arrive";
+    if (failure.circle)
+      text += format(", which itself waits in %s: ranks wait for each other in "
+                     "a circle, in exchanges that they do not all run",
+                     plan.operationName(failure.found).c_str());
     if (failure.neighbour != culprit && !ownFault)
       text +=
           format(", which holds up rank %lld", (long long)failure.neighbour);

@@ -15,14 +15,6 @@ constexpr int32_t kMaxOperations = 1 << 20;
 constexpr uint64_t kMaxBytes = uint64_t(1) << 46;
 } // namespace
 
-static Outcome checkTransport(const char *name, int32_t transport) {
-  if (transport == SHARDQ_TRANSPORT_AUTO || transport == SHARDQ_TRANSPORT_NCCL)
-    return {};
-  return failure(SHARDQ_INVALID,
-                 "plan: transport of %s is %d, expected %d (auto) or %d (NCCL)",
-                 name, transport, SHARDQ_TRANSPORT_AUTO, SHARDQ_TRANSPORT_NCCL);
-}
-
 static Outcome readChannel(const shardq_channel &source, int32_t index,
                            uint64_t slotBytes, Plan &plan) {
   std::string name = source.name ? source.name : format("channel %d", index);
@@ -39,19 +31,23 @@ static Outcome readChannel(const shardq_channel &source, int32_t index,
                    name.c_str(), (unsigned long long)source.offset,
                    (unsigned long long)source.bytes, source.generations,
                    (unsigned long long)slotBytes);
-  if (Outcome outcome = checkTransport(name.c_str(), source.transport);
-      outcome.failed())
-    return outcome;
+  if (source.transport != SHARDQ_TRANSPORT_AUTO &&
+      source.transport != SHARDQ_TRANSPORT_NCCL)
+    return failure(SHARDQ_INVALID,
+                   "plan: transport of %s is %d, expected %d (auto) or %d "
+                   "(NCCL)",
+                   name.c_str(), source.transport, SHARDQ_TRANSPORT_AUTO,
+                   SHARDQ_TRANSPORT_NCCL);
   bool hasGroups = source.group_stride != 0 || source.group_size != 0;
   if (hasGroups && (source.group_stride < 1 || source.group_size < 1))
     return failure(SHARDQ_INVALID,
                    "plan: %s has groups of %d ranks, %d apart, expected at "
                    "least 1 of each, or 0",
                    name.c_str(), source.group_size, source.group_stride);
-  plan.channels.push_back(
-      {std::move(name), source.offset, source.bytes, generations,
-       plan.asksForNccl || source.transport == SHARDQ_TRANSPORT_NCCL,
-       source.group_stride, source.group_size});
+  plan.channels.push_back({std::move(name), source.offset, source.bytes,
+                           generations,
+                           source.transport == SHARDQ_TRANSPORT_NCCL,
+                           source.group_stride, source.group_size});
   return {};
 }
 
@@ -79,12 +75,12 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
         source->num_operations,
         static_cast<const void *>(source->operation_names), kMaxOperations);
 
-  if (Outcome outcome = checkTransport("all channels", source->transport);
-      outcome.failed())
-    return outcome;
+  if (source->ranks < 0)
+    return failure(SHARDQ_INVALID, "plan: %d ranks, expected 0 or more",
+                   source->ranks);
 
   plan.hash = source->hash;
-  plan.asksForNccl = source->transport == SHARDQ_TRANSPORT_NCCL;
+  plan.ranks = source->ranks;
   plan.slots = source->slots;
   plan.slotBytes = source->slot_bytes;
   for (int32_t i = 0; i != source->num_channels; ++i)
@@ -92,7 +88,7 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
             readChannel(source->channels[i], i, source->slot_bytes, plan);
         outcome.failed())
       return outcome;
-  plan.asksForNccl |=
+  plan.asksForNccl =
       !plan.channels.empty() &&
       std::all_of(plan.channels.begin(), plan.channels.end(),
                   [](const Channel &channel) { return channel.asksForNccl; });
@@ -101,6 +97,15 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
     plan.operations.push_back(name ? name : format("operation %d", i));
   }
   return {};
+}
+
+Outcome Plan::checkWorld(int32_t world) const {
+  if (ranks == 0 || world % ranks == 0)
+    return {};
+  return failure(SHARDQ_MISMATCH,
+                 "the program is for %d ranks, or several times as many, and "
+                 "the world has %d",
+                 ranks, world);
 }
 
 uint64_t Plan::shapeHash() const {
@@ -112,7 +117,7 @@ uint64_t Plan::shapeHash() const {
   };
   add(static_cast<uint64_t>(slots));
   add(slotBytes);
-  add(asksForNccl);
+  add(static_cast<uint64_t>(ranks));
   add(channels.size());
   for (const Channel &channel : channels) {
     add(channel.offset);

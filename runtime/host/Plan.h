@@ -32,11 +32,15 @@ struct Plan {
   uint64_t slotBytes = 0;
   std::vector<Channel> channels;
   std::vector<std::string> operations;
-  /// Whether NCCL is to carry all exchanges, whatever channels there are.
+  int32_t ranks = 0; // of the program; 0 where nobody says
+  /// Whether all channels do.
   bool asksForNccl = false;
 
   /// Copies `source`, or says what is wrong with it.
   static Outcome read(const shardq_plan *source, Plan &plan);
+
+  /// Whether a world of that many ranks can run it.
+  Outcome checkWorld(int32_t world) const;
 
   /// Which exchanges NCCL is to carry, for messages: "NCCL", or "NCCL for
   /// 'out'"; empty if none.

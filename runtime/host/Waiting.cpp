@@ -132,9 +132,9 @@ void shardq::followElsewhere(const Heaps &heaps, Failure &failure) {
   HostMemory memory(heaps);
   const protocol::ProgressTable table = heaps.progressTable();
   protocol::Edge edge;
-  for (int64_t hops = 0;
-       hops != table.world &&
-       protocol::readEdge(memory, table, failure.culprit, failure.slot, edge);
+  int64_t hops = 0;
+  for (; hops != table.world &&
+         protocol::readEdge(memory, table, failure.culprit, failure.slot, edge);
        ++hops) {
     failure.culprit = edge.target;
     failure.slot = edge.slot;
@@ -144,4 +144,9 @@ void shardq::followElsewhere(const Heaps &heaps, Failure &failure) {
     // Whoever waits for it here has been through the exchange before.
     failure.lastSeen = failure.epoch - 1;
   }
+  failure.circle =
+      hops == table.world &&
+      protocol::readEdge(memory, table, failure.culprit, failure.slot, edge);
+  if (failure.circle)
+    failure.found = edge.operation;
 }

@@ -61,6 +61,9 @@ struct Failure {
   int64_t neighbour = -1;
   /// 1: the culprit did signal, but its flag did not arrive.
   int64_t lost = 0;
+  /// 1: the culprit waits as well, in the exchange `found`, and whoever is
+  /// followed from there waits for others in turn.
+  int64_t circle = 0;
   int64_t misuse = 0;
   /// Request of the step, where what a call was given is wrong.
   int64_t request = -1;
@@ -69,7 +72,7 @@ struct Failure {
   static constexpr uint64_t kTextWords = 8;
   int64_t text[kTextWords] = {};
 
-  static constexpr uint64_t kWords = 15 + kTextWords;
+  static constexpr uint64_t kWords = 16 + kTextWords;
 };
 static_assert(sizeof(Failure) == Failure::kWords * sizeof(int64_t));
 

@@ -119,7 +119,7 @@ bool readEdge(Memory &memory, const ProgressTable &table, int64_t rank,
 
 /// Fills in who really holds up `exchange`, of which `producer` is late: ranks
 /// that are late because they wait themselves are followed to the first that
-/// does not, `maxHops` far: more than the world has ranks would be a circle.
+/// does not, `maxHops` far: as many as the world has ranks are a circle.
 /// The search ends at a rank of which `memory.reaches` says that its heap is
 /// not there to be read.
 template <typename Memory>
@@ -129,8 +129,8 @@ void findLaggard(Memory &memory, const FlagTable &flags,
   Edge edge{exchange.self,    producer,           exchange.slot,
             exchange.channel, exchange.operation, exchange.epoch};
   bool lost = false;
-  for (int64_t hops = 0; hops != maxHops && memory.reaches(edge.target);
-       ++hops) {
+  failure.circle = 0;
+  for (int64_t hops = 0; maxHops > 0 && memory.reaches(edge.target); ++hops) {
     uint64_t signalled = memory.loadAcquire(
         progress.signalledBy(edge.target, edge.slot, edge.channel));
     // The target believes that it did its part: its own later waits are a
@@ -140,6 +140,11 @@ void findLaggard(Memory &memory, const FlagTable &flags,
     Edge next;
     if (lost || !readEdge(memory, progress, edge.target, edge.slot, next))
       break;
+    if (hops == maxHops) {
+      failure.circle = 1;
+      failure.found = next.operation;
+      break;
+    }
     edge = next;
   }
   failure.culprit = edge.target;

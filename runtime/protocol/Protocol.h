@@ -33,7 +33,7 @@
 namespace shardq::protocol {
 
 /// Raised by any change of what ranks write into each other's memory.
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 
 /// What is told about an exchange besides its epoch, in one word.
 class News {

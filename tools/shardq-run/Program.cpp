@@ -58,7 +58,6 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_rt_peer);
   ADD(shardq_rt_signal);
   ADD(shardq_rt_wait);
-  ADD(shardq_rt_ok);
   ADD(shardq_rt_tap);
   ADD(shardq_rt_tap_counted);
   ADD(shardq_rt_expect);
@@ -66,7 +65,6 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_rt_no_place);
   ADD(shardq_rt_check_starts);
   ADD(shardq_rt_device);
-  ADD(shardq_rt_multiprocessors);
   ADD(shardq_rt_alloc);
   ADD(shardq_rt_free);
   ADD(shardq_rt_launch);

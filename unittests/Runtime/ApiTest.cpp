@@ -81,11 +81,9 @@ TEST(Api, NullHandles) {
   shardq_rt_beyond_table(nullptr, 0, 0, 0, 0);
   shardq_rt_no_place(nullptr, 0, 0, 0);
   shardq_rt_check_starts(nullptr, nullptr, 1, 0, 0);
-  EXPECT_EQ(shardq_rt_ok(nullptr), 0);
   shardq_rt_begin(nullptr, nullptr);
   EXPECT_EQ(shardq_rt_end(nullptr), SHARDQ_INVALID);
   EXPECT_EQ(shardq_rt_device(nullptr), nullptr);
-  EXPECT_EQ(shardq_rt_multiprocessors(nullptr), 1);
   EXPECT_EQ(shardq_rt_alloc(nullptr, 8), nullptr);
   shardq_rt_free(nullptr, &rows);
   shardq_rt_launch(nullptr, nullptr, 0, 1, nullptr);
@@ -196,7 +194,6 @@ TEST(Api, LibraryExportsTheAbi) {
                            "shardq_rt_peer",
                            "shardq_rt_signal",
                            "shardq_rt_wait",
-                           "shardq_rt_ok",
                            "shardq_rt_tap",
                            "shardq_comm_load",
                            "shardq_bootstrap_tcp",
@@ -204,7 +201,6 @@ TEST(Api, LibraryExportsTheAbi) {
                            "shardq_rt_begin",
                            "shardq_rt_end",
                            "shardq_rt_device",
-                           "shardq_rt_multiprocessors",
                            "shardq_rt_alloc",
                            "shardq_rt_free",
                            "shardq_rt_launch",

@@ -118,7 +118,6 @@ TEST(Arena, HostContextsHaveOne) {
          ASSERT_NE(large, nullptr);
          large[(100 << 20) - 1] = 1;
          EXPECT_EQ(shardq_rt_device(context), nullptr);
-         EXPECT_EQ(shardq_rt_multiprocessors(context), 1);
          EXPECT_EQ(shardq_rt_end(context), SHARDQ_OK);
          shardq_rt_begin(context, nullptr);
          EXPECT_EQ(shardq_rt_alloc(context, 100), first);

@@ -49,7 +49,7 @@ TEST(EntryPoint, UnknownChannel) {
     char *memory = static_cast<char *>(shardq_rt_workspace(context, 9, 1, 32));
     ASSERT_NE(memory, nullptr);
     *memory = 1;
-    EXPECT_EQ(shardq_rt_ok(context), 0);
+    EXPECT_FALSE(isOk(context));
     EXPECT_NE(shardq_rt_workspace(context, 0, 1, 32), nullptr);
   });
   EXPECT_EQ(result.status, SHARDQ_INVALID);
@@ -59,7 +59,7 @@ TEST(EntryPoint, UnknownChannel) {
 TEST(EntryPoint, SizesThatDisagree) {
   RankResult result = alone([](shardq_context *context) {
     shardq_rt_expect(context, "rows of 'req'", 4, 4);
-    EXPECT_EQ(shardq_rt_ok(context), 1);
+    EXPECT_TRUE(isOk(context));
     shardq_rt_expect(context, "rows of 'req'", 5, 4);
     shardq_rt_expect(context, "rows of 'slots'", 6, 4);
     shardq_error error{};
@@ -85,7 +85,7 @@ TEST(EntryPoint, TextOfTheFinderIsTold) {
         shardq_context *context = shardq_comm_context(comm, 0);
         if (shardq_comm_rank(comm) == 1)
           shardq_rt_expect(context, what.c_str(), 5, 4);
-        while (shardq_rt_ok(context))
+        while (isOk(context))
           std::this_thread::yield();
         result.correct = true;
       });
@@ -139,7 +139,7 @@ TEST(EntryPoint, StartsThatAddUp) {
       shardq_rt_check_starts(context, starts.data(),
                              static_cast<int64_t>(starts.size()), decodes,
                              rows);
-      EXPECT_EQ(shardq_rt_ok(context), 1);
+      EXPECT_TRUE(isOk(context));
     };
     check({}, 0, 0);
     check({0}, 0, 0);
@@ -148,7 +148,7 @@ TEST(EntryPoint, StartsThatAddUp) {
     check({0, 3, 9, 9, 9}, 3, 12);
     check({0, 3, 9, 9, 9}, 12, 12);
     shardq_rt_check_starts(context, nullptr, 5, 0, 0);
-    EXPECT_EQ(shardq_rt_ok(context), 1);
+    EXPECT_TRUE(isOk(context));
   });
 }
 
@@ -227,11 +227,11 @@ TEST(EntryPoint, WaitBeforeSignal) {
 TEST(EntryPoint, Capacity) {
   RankResult result = alone([](shardq_context *context) {
     auto *inbox = static_cast<char *>(shardq_rt_workspace(context, 0, 4, 32));
-    EXPECT_EQ(shardq_rt_ok(context), 1);
+    EXPECT_TRUE(isOk(context));
     // Memory of its own, large enough, and no peer's business.
     auto *spare =
         static_cast<char *>(shardq_rt_workspace(context, 0, 1 << 20, 32));
-    EXPECT_EQ(shardq_rt_ok(context), 0);
+    EXPECT_FALSE(isOk(context));
     EXPECT_NE(spare, inbox);
     spare[(1 << 25) - 1] = 1;
     EXPECT_EQ(shardq_rt_peer(context, spare, 0), spare);
@@ -268,7 +268,7 @@ TEST(EntryPoint, GenerationsAlternate) {
     EXPECT_EQ(next(0), second);
     void *single = next(1);
     EXPECT_EQ(next(1), single);
-    EXPECT_EQ(shardq_rt_ok(context), 1);
+    EXPECT_TRUE(isOk(context));
   });
 }
 
@@ -341,7 +341,7 @@ TEST(EntryPoint, SubgroupsAreApart) {
           shardq_rt_signal(context, 1, 1, rank % 2, 2, 2, rows);
           shardq_rt_wait(context, 1, 1, rank % 2, 2, 2, rows);
         }
-        result.correct = shardq_rt_ok(context) == 1;
+        result.correct = isOk(context);
       });
   for (const RankResult &result : results)
     EXPECT_TRUE(result.correct) << result.message;

@@ -53,6 +53,12 @@ TEST(FailureText, Deadline) {
   failure.lost = 0;
   failure.neighbour = 4;
   EXPECT_EQ(say(failure), direct + ", which holds up rank 4");
+  failure.neighbour = 5;
+  failure.circle = 1;
+  EXPECT_EQ(say(failure),
+            direct + ", which itself waits in q exchange 17 of @attention: "
+                     "ranks wait for each other in a circle, in exchanges that "
+                     "they do not all run");
 }
 
 TEST(FailureText, Others) {

@@ -121,6 +121,17 @@ TEST_F(Laggard, CircleEnds) {
   waits(2, 1, 0, 1, 5);
   Failure failure = find(0, 1, 0, 0, 5);
   EXPECT_TRUE(failure.culprit == 1 || failure.culprit == 2);
+  EXPECT_EQ(failure.circle, 1);
+  // What the culprit waits in.
+  EXPECT_EQ(failure.found, failure.culprit == 1 ? 0 : 1);
+}
+
+TEST_F(Laggard, LongestChainIsNoCircle) {
+  for (int64_t rank = 1; rank != kWorld - 1; ++rank)
+    waits(rank, rank + 1, 0, 0, 5);
+  Failure failure = find(0, 1, 0, 0, 5);
+  EXPECT_EQ(failure.culprit, kWorld - 1);
+  EXPECT_EQ(failure.circle, 0);
 }
 
 TEST_F(Laggard, NonsenseOfAPeerIsIgnored) {

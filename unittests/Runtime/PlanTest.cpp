@@ -51,9 +51,8 @@ TEST(PlanCheck, Refuses) {
   with([](auto &p) { p.num_operations = -1; });
   with([](auto &p) { p.operation_names = nullptr; });
   with([](auto &p) { p.slot_bytes = UINT64_MAX; });
-  EXPECT_EQ(with([](auto &p) { p.transport = SHARDQ_TRANSPORT_DIRECT; }),
-            "plan: transport of all channels is 1, expected 0 (auto) or 2 "
-            "(NCCL)");
+  EXPECT_EQ(with([](auto &p) { p.ranks = -1; }),
+            "plan: -1 ranks, expected 0 or more");
   std::string text = with([](auto &p) { p.slot_bytes -= 1; });
   EXPECT_NE(text.find("does not fit in a slot of 2047 bytes"),
             std::string::npos)
@@ -110,7 +109,7 @@ TEST(PlanCheck, GroupsOnHosts) {
 }
 
 TEST(PlanCheck, ChannelsThatAskForNccl) {
-  auto asked = [](int32_t all, std::vector<const char *> names,
+  auto asked = [](std::vector<const char *> names,
                   std::vector<int32_t> transports) {
     std::vector<shardq_channel> channels;
     for (size_t i = 0; i != names.size(); ++i)
@@ -118,7 +117,6 @@ TEST(PlanCheck, ChannelsThatAskForNccl) {
     TestPlan source(4, 8);
     source.plan.channels = channels.data();
     source.plan.num_channels = static_cast<int32_t>(channels.size());
-    source.plan.transport = all;
     Plan plan;
     EXPECT_FALSE(Plan::read(&source.plan, plan).failed());
     EXPECT_EQ(plan.asksForNccl, plan.describeAsked() == "NCCL");
@@ -126,16 +124,33 @@ TEST(PlanCheck, ChannelsThatAskForNccl) {
       EXPECT_TRUE(!plan.asksForNccl || channel.asksForNccl);
     return plan.describeAsked();
   };
-  EXPECT_EQ(asked(0, {}, {}), "");
-  EXPECT_EQ(asked(2, {}, {}), "NCCL");
-  EXPECT_EQ(asked(0, {"a", "b"}, {0, 0}), "");
-  EXPECT_EQ(asked(0, {"a", "b"}, {0, 2}), "NCCL for 'b'");
-  EXPECT_EQ(asked(0, {"a", "b"}, {2, 2}), "NCCL");
-  EXPECT_EQ(asked(2, {"a", "b"}, {0, 0}), "NCCL");
-  EXPECT_EQ(asked(0, {"a", nullptr, "c"}, {2, 2, 0}),
-            "NCCL for 'a', 'channel 1'");
-  EXPECT_EQ(asked(0, {"a", "b", "c", "d", "e", "f"}, {2, 2, 0, 2, 2, 2}),
+  EXPECT_EQ(asked({}, {}), "");
+  EXPECT_EQ(asked({"a", "b"}, {0, 0}), "");
+  EXPECT_EQ(asked({"a", "b"}, {0, 2}), "NCCL for 'b'");
+  EXPECT_EQ(asked({"a", "b"}, {2, 2}), "NCCL");
+  EXPECT_EQ(asked({"a", nullptr, "c"}, {2, 2, 0}), "NCCL for 'a', 'channel 1'");
+  EXPECT_EQ(asked({"a", "b", "c", "d", "e", "f"}, {2, 2, 0, 2, 2, 2}),
             "NCCL for 'a', 'b', 'd' and 2 more");
+}
+
+TEST(PlanCheck, RanksOfTheProgram) {
+  TestPlan source(4, 8);
+  auto refusalOf = [&](int32_t ranks, int32_t world) {
+    source.plan.ranks = ranks;
+    Plan plan;
+    EXPECT_FALSE(Plan::read(&source.plan, plan).failed());
+    Outcome outcome = plan.checkWorld(world);
+    EXPECT_EQ(outcome.status,
+              outcome.text.empty() ? SHARDQ_OK : SHARDQ_MISMATCH);
+    return outcome.text;
+  };
+  for (auto [ranks, world] :
+       {std::pair(0, 3), std::pair(2, 2), std::pair(2, 4), std::pair(1, 3)})
+    EXPECT_EQ(refusalOf(ranks, world), "");
+  EXPECT_EQ(refusalOf(2, 1), "the program is for 2 ranks, or several times as "
+                             "many, and the world has 1");
+  EXPECT_EQ(refusalOf(4, 6), "the program is for 4 ranks, or several times as "
+                             "many, and the world has 6");
 }
 
 TEST(PlanCheck, NoChannelsNoBytes) {
@@ -180,5 +195,7 @@ TEST(PlanCheck, ShapeHashSeesEverySize) {
   EXPECT_TRUE(changed([](Plan &p) { p.channels[1].generations = 2; }));
   EXPECT_TRUE(changed([](Plan &p) { p.channels.pop_back(); }));
   EXPECT_TRUE(changed([](Plan &p) { p.channels[1].asksForNccl = true; }));
-  EXPECT_TRUE(changed([](Plan &p) { p.asksForNccl = true; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels[1].groupStride = 2; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.channels[1].groupSize = 2; }));
+  EXPECT_TRUE(changed([](Plan &p) { p.ranks = 2; }));
 }

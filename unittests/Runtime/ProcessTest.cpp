@@ -71,7 +71,7 @@ TEST(Processes, DeathIsNoticedOutsideAWait) {
         if (shardq_comm_rank(comm) == 1)
           _exit(1);
         shardq_context *context = shardq_comm_context(comm, 0);
-        for (int i = 0; i != 5000 && shardq_rt_ok(context); ++i)
+        for (int i = 0; i != 5000 && isOk(context); ++i)
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         result.correct = true;
       });

@@ -220,7 +220,7 @@ bool shardq::test::exchangeRows(shardq_context *context, const TestPlan &plan,
   }
   shardq_rt_signal(context, channel, operation, 0, 1, world, sent.data());
   shardq_rt_wait(context, channel, operation, 0, 1, world, expected.data());
-  if (!shardq_rt_ok(context))
+  if (!isOk(context))
     return true;
   for (int64_t peer = 0; peer != world; ++peer)
     for (int64_t i = 0; i != expected[size_t(peer)]; ++i) {
@@ -239,7 +239,7 @@ bool shardq::test::runLayers(shardq_context *context, const TestPlan &plan,
       if (!exchangeRows(context, plan, world, channel, channel, seed,
                         2 * layer + channel))
         return false;
-      if (!shardq_rt_ok(context))
+      if (!isOk(context))
         return true;
     }
   return true;

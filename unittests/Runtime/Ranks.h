@@ -23,6 +23,11 @@ int64_t shortDeadlineMs();
 /// A factor for the amount of work in tests that are slow under sanitizers.
 bool isSanitized();
 
+/// Whether no error is recorded.
+inline bool isOk(shardq_context *context) {
+  return shardq_context_status(context, nullptr, 0) == SHARDQ_OK;
+}
+
 /// A plan of channels that each hold `maxRows` rows from every rank, with the
 /// storage that the C struct points to.
 class TestPlan {

@@ -215,6 +215,31 @@ TEST(Threads, RankThatLeavesEarly) {
   }
 }
 
+TEST(Threads, RanksInOtherExchanges) {
+  for (int32_t world : {2, 3}) {
+    TestPlan plan(world, 2);
+    RankOptions options;
+    options.deadlineMs = shortDeadlineMs();
+    auto results = runThreads(
+        world, plan.plan, options, [&](shardq_comm *comm, RankResult &) {
+          int32_t own = shardq_comm_rank(comm) == 0 ? 0 : 1;
+          exchangeRows(shardq_comm_context(comm, 0), plan, world, own, own, 1,
+                       0);
+        });
+    for (const RankResult &result : results) {
+      std::string message = result.message;
+      EXPECT_EQ(result.status, SHARDQ_DEADLINE);
+      EXPECT_NE(message.find("q exchange 0 of @test"), std::string::npos)
+          << message;
+      EXPECT_NE(message.find("out exchange 1 of @test"), std::string::npos)
+          << message;
+      EXPECT_NE(message.find("wait for each other in a circle"),
+                std::string::npos)
+          << message;
+    }
+  }
+}
+
 TEST(Threads, StalledRankIsNamed) {
   for (int32_t world : {2, 3, 8}) {
     TestPlan plan(world, 2);

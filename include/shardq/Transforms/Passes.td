@@ -321,7 +321,7 @@ def ShardQSelectTransport : Pass<"shardq-select-transport", "::mlir::ModuleOp"> 
     | choice | what it is |
     | --- | --- |
     | `direct` | ranks write into each other's memory; where they turn out not to reach it, the runtime lets NCCL carry all exchanges |
-    | `nccl` | NCCL carries the rows, on GPUs, on one host beside others that are direct |
+    | `nccl` | NCCL carries the rows, on GPUs, beside others that are direct |
     | `ag_rs` | of a `combine_lse`: `gather_rows` of the LSEs, `weigh_partial`, `reduce_heads` |
     | `ag_ar` | the same and a `gather_query` of the sums, where each rank keeps all heads |
 

@@ -111,6 +111,7 @@ private:
   /// Stride and number of ranks of an exchange, by channel; zeroes where its
   /// exchanges differ.
   llvm::DenseMap<int32_t, std::pair<int64_t, int64_t>> groups;
+  int64_t ranks = 0; // of the mesh that exchanges are over; 0 without any
   llvm::StringMap<std::string> checks; // names of the texts that say of what
 };
 
@@ -241,6 +242,7 @@ Value RuntimeLowering::emitString(StringRef text) {
 void RuntimeLowering::collectGroups() {
   auto add = [&](auto op) {
     MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+    ranks = over.mesh.getNumRanks();
     std::pair<int64_t, int64_t> group(over.mesh.getStride(over.axis),
                                       over.axis.getSize());
     auto [known, isNew] = groups.try_emplace(op.getChannel(), group);
@@ -310,8 +312,7 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
     value = insert(value, constant(i64, plan ? plan.getSlotBytes() : 0), {4});
     value = insert(value, address("shardq_plan_channels"), {5});
     value = insert(value, constant(i32, names.size()), {6});
-    // SHARDQ_TRANSPORT_AUTO: channels say how they travel.
-    value = insert(value, constant(i32, 0), {7});
+    value = insert(value, constant(i32, ranks), {7});
     return insert(value, address("shardq_plan_exchanges"), {8});
   });
   OpBuilder::InsertionGuard guard(b);

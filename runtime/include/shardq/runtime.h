@@ -106,9 +106,9 @@ typedef struct shardq_plan {
   uint64_t slot_bytes;  /* symmetric bytes of one slot */
   const shardq_channel *channels;
   int32_t num_operations; /* exchanges that the program can run */
-  /* SHARDQ_TRANSPORT_NCCL where all channels ask for it, whatever they say
-   * themselves; else SHARDQ_TRANSPORT_AUTO. */
-  int32_t transport;
+  /* Ranks that the program is for. A world of several times as many is as many
+   * worlds of them, one behind the other. 0 where nobody says. */
+  int32_t ranks;
   /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may
    * be NULL. */
   const char *const *operation_names;
@@ -196,9 +196,10 @@ enum { SHARDQ_MEMORY_HOST = 0, SHARDQ_MEMORY_CUDA = 1 };
 
 /* How rows reach a peer's GPU. What cannot be is an error that says why. */
 enum {
-  /* Direct where all ranks are on one host, have mapped each other's memory,
-   * and what each wrote there arrived, but for channels that ask for NCCL; else
-   * NCCL. All ranks decide alike. */
+  /* On each channel: direct where it does not ask for NCCL and the ranks of
+   * each of its groups are on one host; else NCCL. NCCL on all where ranks of a
+   * host have not mapped each other's memory, or what one wrote there did not
+   * arrive. All ranks decide alike. */
   SHARDQ_TRANSPORT_AUTO = 0,
   SHARDQ_TRANSPORT_DIRECT = 1, /* stores into memory that peers have mapped */
   /* Grouped sends of NCCL (libnccl.so.2, or what the environment's SHARDQ_NCCL
@@ -206,7 +207,7 @@ enum {
    * captured. */
   SHARDQ_TRANSPORT_NCCL = 2,
   /* Of a communicator, not to be asked for: NCCL for the channels that ask for
-   * it, direct for the others. */
+   * it or span hosts, direct for the others. */
   SHARDQ_TRANSPORT_MIXED = 3
 };
 
@@ -420,9 +421,6 @@ SHARDQ_API void shardq_rt_wait(shardq_context *context, int32_t channel,
                                int64_t group_stride, int64_t group_size,
                                const int64_t *rows);
 
-/* 1 while no error is recorded, else 0. */
-SHARDQ_API int32_t shardq_rt_ok(shardq_context *context);
-
 /* Records SHARDQ_INVALID, with both numbers and, on this rank, `what`, unless
  * `found` is `expected`. Buffers may be of the host or on a GPU. */
 SHARDQ_API void shardq_rt_expect(shardq_context *context, const char *what,
@@ -505,9 +503,6 @@ SHARDQ_API void shardq_rt_transfer(shardq_context *context, int32_t channel,
 /* What kernels take as their context: an address on the device; NULL where
  * buffers are on the host. */
 SHARDQ_API void *shardq_rt_device(shardq_context *context);
-
-/* Multiprocessors of the device; 1 where buffers are on the host. */
-SHARDQ_API int64_t shardq_rt_multiprocessors(shardq_context *context);
 
 /* Temporary memory until free or the next begin, aligned to 256 bytes. A block
  * that was freed is used again at once: kernels of one stream run in order. The

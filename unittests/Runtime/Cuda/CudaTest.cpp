@@ -374,7 +374,6 @@ TEST_F(CudaAlone, ContextIsTheCallersAfterwards) {
   driver.getCurrent(&current);
   EXPECT_EQ(current, comm->gpu->context);
   shardq_rt_end(context);
-  EXPECT_GE(shardq_rt_multiprocessors(context), 1);
   driver.setCurrent(nullptr);
 }
 

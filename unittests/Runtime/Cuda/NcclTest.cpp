@@ -504,7 +504,8 @@ TEST_F(NcclChoice, AskedFor) {
 }
 
 TEST_F(NcclChoice, ProgramAsks) {
-  plan.plan.transport = SHARDQ_TRANSPORT_NCCL;
+  plan.carry(0);
+  plan.carry(1);
   expectTransport(runThreads(3, plan.plan, onGpus(), tell),
                   SHARDQ_TRANSPORT_NCCL,
                   "nccl 2.28.9: the program asks for NCCL");
@@ -568,14 +569,6 @@ TEST_F(NcclChoice, ProgramAsksForSome) {
   expectRefused(runThreads(3, plan.plan, {}, tell), SHARDQ_INVALID,
                 "the program asks for NCCL for 'inbox', but buffers are in "
                 "host memory");
-}
-
-TEST_F(NcclChoice, ProgramAsksForAllChannels) {
-  plan.carry(0);
-  plan.carry(1);
-  expectTransport(runThreads(3, plan.plan, onGpus(), tell),
-                  SHARDQ_TRANSPORT_NCCL,
-                  "nccl 2.28.9: the program asks for NCCL");
 }
 
 TEST_F(NcclChoice, LostWritesBesideNccl) {

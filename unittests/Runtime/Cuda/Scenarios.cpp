@@ -180,7 +180,7 @@ static void deadline(shardq_comm *comm, const TestPlan &plan,
     result.correct = ended && result.value == 0;
     return;
   }
-  while (shardq_rt_ok(rank.context))
+  while (isOk(rank.context))
     sleepMs(5);
   result.correct = rank.synchronize();
 }
@@ -194,7 +194,7 @@ static void runFaulty(shardq_comm *comm, const TestPlan &plan,
     layer(rank);
   result.correct = rank.synchronize();
   // What the others found arrives within a few ticks of the watchdog.
-  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+  for (int i = 0; i != 5000 && isOk(rank.context); ++i)
     sleepMs(1);
 }
 
@@ -226,7 +226,7 @@ static void chain(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
   if (me == 0 || me == 1)
     rank.meet(0, 0);
   result.correct = rank.synchronize();
-  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+  for (int i = 0; i != 5000 && isOk(rank.context); ++i)
     sleepMs(1);
 }
 
@@ -246,7 +246,7 @@ static void chainOverHosts(shardq_comm *comm, const TestPlan &plan,
   if (me == 0 || me == 2)
     rank.meet(0, 0, kHosts);
   result.correct = rank.synchronize();
-  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+  for (int i = 0; i != 5000 && isOk(rank.context); ++i)
     sleepMs(1);
 }
 
@@ -260,7 +260,7 @@ static CapturedGraph replayFaulty(shardq_comm *comm, const TestPlan &plan,
     captured.launch(rank.stream);
   result.correct = static_cast<bool>(captured) && rank.synchronize() &&
                    rank.countClean(1) == 0;
-  for (int i = 0; i != 5000 && shardq_rt_ok(rank.context); ++i)
+  for (int i = 0; i != 5000 && isOk(rank.context); ++i)
     sleepMs(1);
   return captured;
 }
@@ -325,7 +325,7 @@ runWithMistake(shardq_comm *comm, const TestPlan &plan, RankResult &result,
     mistake(rank, shardq_rt_device(rank.context));
   rank.layer();
   result.correct = rank.synchronize();
-  for (int i = 0; i != 2000 && shardq_rt_ok(rank.context); ++i)
+  for (int i = 0; i != 2000 && isOk(rank.context); ++i)
     sleepMs(1);
 }
 
