@@ -423,8 +423,8 @@ SHARDQ_API void shardq_rt_wait(shardq_context *context, int32_t channel,
 /* 1 while no error is recorded, else 0. */
 SHARDQ_API int32_t shardq_rt_ok(shardq_context *context);
 
-/* Records SHARDQ_INVALID, with both numbers and, on this rank, `what`, unless
- * `found` is `expected`. Buffers may be of the host or on a GPU. */
+/* Records SHARDQ_INVALID, with both numbers and the first 63 bytes of `what`,
+ * unless `found` is `expected`. Buffers may be of the host or on a GPU. */
 SHARDQ_API void shardq_rt_expect(shardq_context *context, const char *what,
                                  int64_t found, int64_t expected);
 
