@@ -72,6 +72,16 @@
 // CHECK-NEXT:    uint8_t *result0,
 // CHECK-NEXT:    float *result1);
 // CHECK-EMPTY:
+// CHECK-NEXT:/* taken
+// CHECK-NEXT: *   arg0  [2] int32, contiguous
+// CHECK-NEXT: *   arg1  int64, by value
+// CHECK-NEXT: *   arg2  int64, by value
+// CHECK-NEXT: */
+// CHECK-NEXT:int32_t taken(shardq_context *context, void *stream,
+// CHECK-NEXT:    const DLTensor *arg0,
+// CHECK-NEXT:    int64_t arg1,
+// CHECK-NEXT:    int64_t arg2);
+// CHECK-EMPTY:
 // CHECK-NEXT:/* nothing: takes nothing
 // CHECK-NEXT: */
 // CHECK-NEXT:int32_t nothing(shardq_context *context, void *stream);
@@ -97,6 +107,10 @@ func.func @odd(%float: memref<?x8xf32, strided<[?, 1], offset: ?>>, %0: bf16, %f
                %scales: tensor<4xf8E4M3FN>) -> (i1, f32) {
   %narrow = arith.truncf %wide : f64 to f32
   return %flag, %narrow : i1, f32
+}
+
+func.func @taken(%DLTensor: tensor<2xi32>, %int64_t: index, %new: index) {
+  return
 }
 
 func.func @nothing() {

@@ -3,6 +3,7 @@
 #include "Header.h"
 #include "Linker.h"
 #include "MachineCode.h"
+#include "Names.h"
 #include "Program.h"
 #include "Signature.h"
 #include "Source.h"
@@ -154,6 +155,29 @@ static void nameArguments(ModuleOp module, const AsmParserState &names) {
                        argument.getLoc()));
     }
   }
+}
+
+/// Whether the functions are such that C can call them; says why not.
+static bool checkFunctions(ModuleOp module) {
+  bool isGood = true, hasEntry = false;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    hasEntry |= function.isPublic();
+    // Private ones too: lowered code that calls malloc would find them.
+    if (StringRef owner = compile::findOwner(function.getName());
+        !owner.empty()) {
+      function.emitError() << "@" << function.getName() << " is a name of "
+                           << owner << ", expected one that is free";
+      isGood = false;
+    }
+  }
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    hasEntry |= function->hasAttr(kEntryPointAttrName);
+  if (!hasEntry)
+    module.emitError("nothing to call: found no public function with a body, "
+                     "expected at least one");
+  return isGood && hasEntry;
 }
 
 /// What a header can say only of the program as it was written.
@@ -331,7 +355,8 @@ static std::string checkFlags(const Flags &flags) {
   bool isText = flags.emit == Emit::MLIR || flags.emit == Emit::LLVM ||
                 flags.emit == Emit::PTX;
   if (flags.output.empty() && !isText)
-    return "-o is needed: what is written is no text";
+    return flags.emit == Emit::Object ? "-o is needed for --emit=obj"
+                                      : "-o is needed for --emit=so";
   if (!flags.header.empty() && flags.header == flags.output)
     return "-o and --header name one file";
   return {};
@@ -370,6 +395,8 @@ static int runTool(const Flags &flags, StringRef program) {
   header.source = llvm::sys::path::filename(flags.file).str();
   if (flags.emit == Emit::SharedObject)
     header.library = llvm::sys::path::filename(flags.output).str();
+  if (!checkFunctions(*module))
+    return kBadInput;
   nameArguments(*module, names);
   describeProgram(*module, names, header);
   header.facts.push_back(("Steps: up to " + Twine(flags.maxTokens) +
