@@ -12,6 +12,17 @@
 // NAME: shardq-compile: error: --header: @zero-copy is no name in C
 // RUN: not ls %t.none
 // RUN: not ls %t.none.h
+//
+// Who fills block tables is told which block stands for none.
+// RUN: shardq-compile %shardq_src/examples/deepseek-v32-dcp8-prefill.mlir --emit=mlir -o %t.mlir --header=%t.tables.h
+// RUN: FileCheck %s --check-prefix=ZERO < %t.tables.h
+// RUN: shardq-compile %shardq_src/examples/deepseek-v32-dcp8-prefill.mlir --emit=mlir -o %t.mlir --header=%t.tables.h --null-block=7
+// RUN: FileCheck %s --check-prefix=SEVEN < %t.tables.h
+// RUN: shardq-compile %shardq_src/examples/deepseek-v32-dcp8-prefill.mlir --emit=mlir -o %t.mlir --header=%t.tables.h --null-block=-1
+// RUN: FileCheck %s --check-prefix=EVERY < %t.tables.h
+// ZERO: * Block tables: block 0 stands for none, keep it free.
+// SEVEN: * Block tables: block 7 stands for none, keep it free.
+// EVERY: * Block tables: every block may hold tokens.
 
 //      CHECK:/* Made by shardq-compile from shardq-compile-header.mlir.
 // CHECK-NEXT: * Ranks: 3, of mesh @ranks.
