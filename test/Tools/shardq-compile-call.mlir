@@ -4,6 +4,14 @@
 // RUN: shardq-compile %s -o %t.so
 // RUN: %python -B %S/Inputs/call-alone.py %shardq_libs %t.so | FileCheck %s
 // CHECK: all right
+//
+// The loader finds the runtime beside the shared object, and nowhere else by itself.
+// RUN: rm -rf %t.beside && mkdir %t.beside && cp %t.so %t.beside/take.so
+// RUN: not env -u LD_LIBRARY_PATH %python -c "import ctypes; ctypes.CDLL('%t.beside/take.so')" 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=ALONE
+// RUN: cp -L %shardq_libs/libshardq_runtime.so.1 %t.beside
+// RUN: env -u LD_LIBRARY_PATH %python -c "import ctypes; ctypes.CDLL('%t.beside/take.so').take"
+// ALONE: libshardq_runtime.so.1: cannot open shared object file
 
 func.func @take(%source: tensor<?x4xbf16>, %rows: tensor<?xi32>, %n: index) -> (tensor<?x4xbf16>, index) {
   %taken = shardq.take_rows %source[%rows] : (tensor<?x4xbf16>, tensor<?xi32>) -> tensor<?x4xbf16>

@@ -12,6 +12,17 @@
 // NAME: shardq-compile: error: --header: @zero-copy is no name in C
 // RUN: not ls %t.none
 // RUN: not ls %t.none.h
+//
+// Who fills block tables is told which block stands for none.
+// RUN: shardq-compile %shardq_src/examples/deepseek-v32-dcp8-prefill.mlir --emit=mlir -o %t.mlir --header=%t.tables.h
+// RUN: FileCheck %s --check-prefix=ZERO < %t.tables.h
+// RUN: shardq-compile %shardq_src/examples/deepseek-v32-dcp8-prefill.mlir --emit=mlir -o %t.mlir --header=%t.tables.h --null-block=7
+// RUN: FileCheck %s --check-prefix=SEVEN < %t.tables.h
+// RUN: shardq-compile %shardq_src/examples/deepseek-v32-dcp8-prefill.mlir --emit=mlir -o %t.mlir --header=%t.tables.h --null-block=-1
+// RUN: FileCheck %s --check-prefix=EVERY < %t.tables.h
+// ZERO: * Block tables: block 0 stands for none, keep it free.
+// SEVEN: * Block tables: block 7 stands for none, keep it free.
+// EVERY: * Block tables: every block may hold tokens.
 
 //      CHECK:/* Made by shardq-compile from shardq-compile-header.mlir.
 // CHECK-NEXT: * Ranks: 3, of mesh @ranks.
@@ -72,6 +83,16 @@
 // CHECK-NEXT:    uint8_t *result0,
 // CHECK-NEXT:    float *result1);
 // CHECK-EMPTY:
+// CHECK-NEXT:/* taken
+// CHECK-NEXT: *   arg0  [2] int32, contiguous
+// CHECK-NEXT: *   arg1  int64, by value
+// CHECK-NEXT: *   arg2  int64, by value
+// CHECK-NEXT: */
+// CHECK-NEXT:int32_t taken(shardq_context *context, void *stream,
+// CHECK-NEXT:    const DLTensor *arg0,
+// CHECK-NEXT:    int64_t arg1,
+// CHECK-NEXT:    int64_t arg2);
+// CHECK-EMPTY:
 // CHECK-NEXT:/* nothing: takes nothing
 // CHECK-NEXT: */
 // CHECK-NEXT:int32_t nothing(shardq_context *context, void *stream);
@@ -97,6 +118,10 @@ func.func @odd(%float: memref<?x8xf32, strided<[?, 1], offset: ?>>, %0: bf16, %f
                %scales: tensor<4xf8E4M3FN>) -> (i1, f32) {
   %narrow = arith.truncf %wide : f64 to f32
   return %flag, %narrow : i1, f32
+}
+
+func.func @taken(%DLTensor: tensor<2xi32>, %int64_t: index, %new: index) {
+  return
 }
 
 func.func @nothing() {

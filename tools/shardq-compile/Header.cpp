@@ -1,6 +1,7 @@
 //===- Header.cpp - The C header of a compiled module ---------------------===//
 
 #include "Header.h"
+#include "Names.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "shardq/IR/ShardQ.h"
 #include "llvm/ADT/StringExtras.h"
@@ -41,28 +42,9 @@ private:
 // Names and types
 //===----------------------------------------------------------------------===//
 
-static bool isIdentifier(StringRef name) {
-  return !name.empty() && !llvm::isDigit(name.front()) &&
-         llvm::all_of(name,
-                      [](char c) { return llvm::isAlnum(c) || c == '_'; });
-}
-
-/// Words that C or C++ has, and names that the parameters before use.
+/// Names that the parameters before use, and those that C does not take.
 static bool isTaken(StringRef name) {
-  static const llvm::StringSet<> words = {
-      "alignas",  "alignof",  "and",      "asm",       "auto",     "bool",
-      "break",    "case",     "catch",    "char",      "class",    "const",
-      "context",  "continue", "default",  "delete",    "do",       "double",
-      "else",     "enum",     "explicit", "export",    "extern",   "false",
-      "float",    "for",      "friend",   "goto",      "if",       "inline",
-      "int",      "long",     "mutable",  "namespace", "new",      "not",
-      "operator", "or",       "private",  "protected", "public",   "register",
-      "requires", "restrict", "return",   "short",     "signed",   "sizeof",
-      "static",   "stream",   "struct",   "switch",    "template", "this",
-      "throw",    "true",     "try",      "typedef",   "typename", "union",
-      "unsigned", "using",    "virtual",  "void",      "volatile", "while",
-      "xor"};
-  return words.contains(name);
+  return compile::isWord(name) || name == "context" || name == "stream";
 }
 
 static std::string getElementName(Type type) {
@@ -161,8 +143,13 @@ void HeaderWriter::writeTail() {
 llvm::Error HeaderWriter::writeFunction(LLVM::LLVMFuncOp function,
                                         DictionaryAttr entry) {
   StringRef name = function.getName();
-  if (!isIdentifier(name))
+  if (!compile::isIdentifier(name))
     return llvm::createStringError("--header: @" + name + " is no name in C");
+  // That of a program's start has arguments of its own.
+  if (compile::isWord(name) || name == "main")
+    return llvm::createStringError("--header: @" + name +
+                                   " has another meaning in C or C++, expected "
+                                   "a name that is free");
   SmallVector<Item> items;
   llvm::StringSet<> names;
   std::vector<std::string> uses = options.uses.lookup(name);
@@ -175,7 +162,7 @@ llvm::Error HeaderWriter::writeFunction(LLVM::LLVMFuncOp function,
       item.isResult = isResult;
       if (auto given = fields.getAs<StringAttr>("name"))
         item.name = given.getValue();
-      if (!isIdentifier(item.name) || isTaken(item.name) ||
+      if (!compile::isIdentifier(item.name) || isTaken(item.name) ||
           !names.insert(item.name).second) {
         item.name = (isResult ? "result" : "arg") + std::to_string(i);
         while (!names.insert(item.name).second)

@@ -127,6 +127,10 @@ llvm::Expected<std::string> compile::linkShared(StringRef object,
     words.push_back(value.str());
   };
   addPair("-soname", options.name);
+  // The runtime may lie beside what needs it; a folder of this machine would be
+  // wrong on another one.
+  addPair("-rpath", "$ORIGIN");
+  add("--enable-new-dtags");
   add("--version-script=" + script.path);
   // A symbol that nobody has is an error here and not in the engine.
   for (StringRef keyword : {"defs", "relro", "now", "noexecstack"})

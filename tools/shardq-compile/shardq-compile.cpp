@@ -3,6 +3,7 @@
 #include "Header.h"
 #include "Linker.h"
 #include "MachineCode.h"
+#include "Names.h"
 #include "Program.h"
 #include "Signature.h"
 #include "Source.h"
@@ -18,6 +19,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
+#include <limits>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -99,6 +102,10 @@ struct Flags {
       "max-kv-tokens", cl::value_desc("N"), cl::init(65536), cl::cat(category),
       cl::desc(
           "Context and new tokens that gathered KV holds (default 65536)")};
+  cl::opt<int64_t> nullBlock{
+      "null-block", cl::value_desc("N"), cl::init(0), cl::cat(category),
+      cl::desc("Block that stands for none in block tables, -1: all may hold "
+               "tokens (default 0)")};
   cl::opt<int64_t> slots{"slots", cl::value_desc("N"), cl::init(1),
                          cl::cat(category),
                          cl::desc("Micro-batch slots (default 1)")};
@@ -156,6 +163,29 @@ static void nameArguments(ModuleOp module, const AsmParserState &names) {
   }
 }
 
+/// Whether the functions are such that C can call them; says why not.
+static bool checkFunctions(ModuleOp module) {
+  bool isGood = true, hasEntry = false;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    hasEntry |= function.isPublic();
+    // Private ones too: lowered code that calls malloc would find them.
+    if (StringRef owner = compile::findOwner(function.getName());
+        !owner.empty()) {
+      function.emitError() << "@" << function.getName() << " is a name of "
+                           << owner << ", expected one that is free";
+      isGood = false;
+    }
+  }
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    hasEntry |= function->hasAttr(kEntryPointAttrName);
+  if (!hasEntry)
+    module.emitError("nothing to call: found no public function with a body, "
+                     "expected at least one");
+  return isGood && hasEntry;
+}
+
 /// What a header can say only of the program as it was written.
 static void describeProgram(ModuleOp module, const AsmParserState &names,
                             compile::HeaderOptions &header) {
@@ -178,12 +208,27 @@ static void describeProgram(ModuleOp module, const AsmParserState &names,
   }
 }
 
+/// Which entries of block tables mean nothing to a program whose passes have
+/// run: whoever fills them has to know.
+static void describeTables(ModuleOp module, compile::HeaderOptions &header) {
+  std::set<int32_t> blocks;
+  module.walk([&](GatherBlocksOp op) {
+    if (!op.getFull())
+      blocks.insert(static_cast<int32_t>(op.getNullBlock()));
+  });
+  for (int32_t block : blocks)
+    header.facts.push_back(
+        block < 0 ? std::string("Block tables: every block may hold tokens.")
+                  : "Block tables: block " + std::to_string(block) +
+                        " stands for none, keep it free.");
+}
+
 /// The passes before lowering.
 static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
   if (!flags.pipeline.empty() || !flags.shardQTokens)
     return flags.pipeline;
   return run::getDefaultPipeline(module, flags.minTokens, flags.maxTokens,
-                                 flags.maxRequests);
+                                 flags.maxRequests, flags.nullBlock);
 }
 
 /// The passes that lower.
@@ -310,6 +355,14 @@ static std::string checkFlags(const Flags &flags) {
         {"slots", flags.slots}})
     if (value < 1)
       return "--" + std::string(name) + " must be positive";
+  if (flags.nullBlock < -1 ||
+      flags.nullBlock > std::numeric_limits<int32_t>::max())
+    return "--null-block is " + std::to_string(int64_t(flags.nullBlock)) +
+           ", expected -1 to 2147483647";
+  if (flags.nullBlock.getNumOccurrences() &&
+      (!flags.pipeline.empty() || !flags.shardQTokens))
+    return "--null-block is for the passes that run by default; in --pipeline "
+           "give null-block to shardq-dcp";
   if (flags.slots > 64)
     return "--slots must be at most 64";
   if (!llvm::is_contained({"auto", "direct", "nccl", "ag_rs", "ag_ar"},
@@ -331,7 +384,8 @@ static std::string checkFlags(const Flags &flags) {
   bool isText = flags.emit == Emit::MLIR || flags.emit == Emit::LLVM ||
                 flags.emit == Emit::PTX;
   if (flags.output.empty() && !isText)
-    return "-o is needed: what is written is no text";
+    return flags.emit == Emit::Object ? "-o is needed for --emit=obj"
+                                      : "-o is needed for --emit=so";
   if (!flags.header.empty() && flags.header == flags.output)
     return "-o and --header name one file";
   return {};
@@ -370,6 +424,8 @@ static int runTool(const Flags &flags, StringRef program) {
   header.source = llvm::sys::path::filename(flags.file).str();
   if (flags.emit == Emit::SharedObject)
     header.library = llvm::sys::path::filename(flags.output).str();
+  if (!checkFunctions(*module))
+    return kBadInput;
   nameArguments(*module, names);
   describeProgram(*module, names, header);
   header.facts.push_back(("Steps: up to " + Twine(flags.maxTokens) +
@@ -382,6 +438,7 @@ static int runTool(const Flags &flags, StringRef program) {
   if (!first.empty())
     if (llvm::Error error = run::runPipeline(*module, first))
       return report(kFailed, std::move(error));
+  describeTables(*module, header);
   if (llvm::Error error = run::runPipeline(*module, getTargetPipeline(flags)))
     return report(kFailed, std::move(error));
 

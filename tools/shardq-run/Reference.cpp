@@ -39,7 +39,7 @@ static constexpr int kMaxCallDepth = 100;
 
 namespace {
 
-/// A float array as doubles in padded rows, each of `parts` blocks of `dim`.
+/// A float array as doubles, in rows of `stride`.
 struct DoubleRows {
   int64_t stride = 0;
   std::vector<double> values;

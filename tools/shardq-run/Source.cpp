@@ -33,7 +33,8 @@ OwningOpRef<ModuleOp> run::parseModule(llvm::SourceMgr &sources,
 }
 
 std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
-                                    int64_t maxTokens, int64_t maxRequests) {
+                                    int64_t maxTokens, int64_t maxRequests,
+                                    int64_t nullBlock) {
   std::string axis = "tp";
   root->walk([&](SparseMlaOp op) {
     ShardingAttr sharding = op.getShardingAttr();
@@ -53,7 +54,10 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
   return (llvm::Twine("builtin.module(shardq-pcp{max-tokens=") +
           llvm::Twine(maxTokens) + " max-requests=" + llvm::Twine(maxRequests) +
           " remarks=false}," +
-          (hasShardedKv ? "shardq-dcp{remarks=false}," : "") +
+          (hasShardedKv ? ("shardq-dcp{null-block=" + llvm::Twine(nullBlock) +
+                           " remarks=false},")
+                              .str()
+                        : "") +
           "shard-q-tokens{axis=" + axis +
           " min-tokens=" + llvm::Twine(minTokens) + " remarks=false})")
       .str();

@@ -102,8 +102,8 @@ struct Flags {
                          cl::cat(category), cl::desc("Of random inputs")};
   cl::opt<int64_t> nullBlock{
       "null-block", cl::value_desc("N"), cl::init(0), cl::cat(category),
-      cl::desc(
-          "Block that made-up caches leave free, -1 for none (default 0)")};
+      cl::desc("Block that made-up caches leave free, -1 for none (default 0); "
+               "the default passes take it for none")};
   cl::opt<bool> verify{
       "verify", cl::cat(category),
       cl::desc("Compare program, rewritten program and float64 reference")};
@@ -458,7 +458,7 @@ static int runTool(const Flags &flags) {
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
     options.pipeline =
         getDefaultPipeline(*module, flags.minTokens, options.compile.maxTokens,
-                           options.compile.maxRequests);
+                           options.compile.maxRequests, flags.nullBlock);
   // What is beyond the planner's limit cannot be gathered.
   options.compile.maxKvTokens =
       flags.maxKvTokens

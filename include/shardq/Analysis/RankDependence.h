@@ -11,8 +11,9 @@
 
 namespace mlir::shardq {
 
-/// Whether an op is run by all ranks of a group together: `exchange`, `push`,
-/// `signal`, `wait`.
+/// Whether an op is run by all ranks of a group together: any collective of
+/// level 2 (CollectiveOpInterface), `gather_kv_start`, `push`, `signal` or
+/// `wait`.
 bool isCollective(Operation *op);
 
 /// Functions that reach a collective op, through calls too.

@@ -70,11 +70,11 @@ inline constexpr StringLiteral kResultAttrName = "shardq.result";
 /// Op attributes of lowered GPU modules: the kernels that a binary has, and
 /// what each of them takes; see --shardq-assemble-kernels.
 inline constexpr StringLiteral kKernelsAttrName = "shardq.kernels";
+inline constexpr StringLiteral kResourcesAttrName = "shardq.resources";
 /// Module attribute between two GPU passes: blocks of a kernel that a
 /// multiprocessor is to hold, by name.
 inline constexpr StringLiteral kResidentBlocksAttrName =
     "shardq.resident_blocks";
-inline constexpr StringLiteral kResourcesAttrName = "shardq.resources";
 /// Op attribute of a function that C code calls: what it takes; see
 /// --shardq-emit-entry-points.
 inline constexpr StringLiteral kEntryPointAttrName = "shardq.entry_point";

@@ -7,8 +7,12 @@ namespace mlir {
 class DialectRegistry;
 namespace shardq {
 
-/// Adds the dialect and its external models to the registry and registers
-/// all passes and pipelines. Safe to call more than once.
+/// Adds to the registry all that ShardQ's passes and pipelines need of a
+/// context: its dialect, and those of MLIR that programs consist of and become,
+/// with their external models, conversions and translations to LLVM IR.
+/// Registers ShardQ's passes and pipelines. Safe to call more than once, and
+/// beside registerAllDialects and registerAllExtensions of MLIR, which are
+/// needed for programs with other dialects alone.
 void registerAll(DialectRegistry &registry);
 
 } // namespace shardq

@@ -6,20 +6,27 @@
  * tokens. A decode request of n tokens is whole on every rank.
  *
  * Buffers of rows:
- *   step      what the engine scheduled: row query_start[i] + j is token j of
- *             request i.
- *   local     a rank's own, request after request, head before tail. As many on
- *             every rank.
- *   gathered  the local rows of all ranks, rank after rank.
- *   padded    request after request: S' rows of a prefill request; of a decode
- * of n tokens n*P rows, all copies of rank 0 first.
  *
- * Functions are pure and allocate nothing.
+ * step: what the engine scheduled: row query_start[i] + j is token j of request
+ * i.
+ *
+ * local: a rank's own, request after request, head before tail. As many on
+ * every rank.
+ *
+ * gathered: the local rows of all ranks, rank after rank.
+ *
+ * padded: request after request: S' rows of a prefill request; of a decode of n
+ * tokens n*P rows, all copies of rank 0 first.
+ *
+ * Functions are pure and allocate nothing. Their parameters:
  *
  * query_start: [requests + 1] i32, first row of each request, ascending from 0.
- * decodes:     rows of the decode requests, which lead the step.
- * ranks:       P, 1 to SHARDQ_MAX_RANKS; for others there are no rows.
- * rank:        0 to P-1.
+ *
+ * decodes: rows of the decode requests, which lead the step.
+ *
+ * ranks: P, 1 to SHARDQ_MAX_RANKS; for others there are no rows.
+ *
+ * rank: 0 to P-1.
  *
  *===-----------------------------------------------------------------------===*/
 

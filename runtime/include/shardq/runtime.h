@@ -421,8 +421,8 @@ SHARDQ_API void shardq_rt_wait(shardq_context *context, int32_t channel,
                                int64_t group_stride, int64_t group_size,
                                const int64_t *rows);
 
-/* Records SHARDQ_INVALID, with both numbers and, on this rank, `what`, unless
- * `found` is `expected`. Buffers may be of the host or on a GPU. */
+/* Records SHARDQ_INVALID, with both numbers and the first 63 bytes of `what`,
+ * unless `found` is `expected`. Buffers may be of the host or on a GPU. */
 SHARDQ_API void shardq_rt_expect(shardq_context *context, const char *what,
                                  int64_t found, int64_t expected);
 

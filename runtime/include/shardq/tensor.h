@@ -4,7 +4,7 @@
 //
 //   int32_t attention(shardq_context *context, void *stream,
 //                     const DLTensor *arg0, ..., int64_t scalar, ...,
-//                     const DLTensor *result0, ...);
+//                     DLTensor *result0, ...);
 //
 // in the order of the program's arguments, then of its results. It checks every
 // tensor against the program's types before anything runs. docs/Integration.md

@@ -5,11 +5,14 @@
  * Block tables have a column for each kernel block of k tokens; a physical
  * block of B tokens is bpp = B / k of them.
  *
- * Functions are pure and allocate nothing.
+ * Functions are pure and allocate nothing. Their parameters:
  *
- * table:    [requests, width] i32, rows table_stride entries apart: kernel
- * blocks of each request, those of this rank's own tokens. seq_lens: [requests]
- * i32, context plus new tokens. ranks:    N, 1 to SHARDQ_MAX_RANKS.
+ * table: [requests, width] i32, rows table_stride entries apart: kernel blocks
+ * of each request, those of this rank's own tokens.
+ *
+ * seq_lens: [requests] i32, context plus new tokens.
+ *
+ * ranks: N, 1 to SHARDQ_MAX_RANKS.
  *
  *===-----------------------------------------------------------------------===*/
 
