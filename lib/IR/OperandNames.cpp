@@ -56,6 +56,15 @@ std::string mlir::shardq::getOperandName(Operation *op, unsigned position) {
       })
       .Case<GatherQueryOp, GatherRowsOp>(
           [&](auto) { return "source " + std::to_string(position); })
+      .Case([&](ExchangeOp op) {
+        return position < op.getSources().size()
+                   ? "source " + std::to_string(position)
+                   : getNameAmong(op, position,
+                                  {"source", "ids", "offsets", "decodes"});
+      })
+      .Case([&](ReduceHeadsOp op) {
+        return getNameAmong(op, position, {"source"});
+      })
       .Case([&](PushOp op) {
         return "source " + std::to_string(position) + " of " +
                stringifyDirection(op.getDirection()).str();

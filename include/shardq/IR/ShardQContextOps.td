@@ -174,7 +174,8 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
   let description = [{
     Sources `[T, H/N, d]` in one part or two, result `[T, H, sum of d]`: head `h` of a row is the
     concatenation of the parts of head `h % (H/N)` on member `h / (H/N)`. `T` is the same on all
-    ranks. The result is where the members write, which its consumer reads in place.
+    ranks. The result is where the members write, which its consumer reads in place. Where its type says how many rows it
+    has and those of the sources do not, other rows are an error of the runtime.
 
     With `padded_heads` the result may have more heads, for kernels that take a fixed number: those behind the
     `H` of the group are storage alone, which nobody writes, and whatever they hold is no data.
@@ -252,7 +253,8 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
          T x H        T x H             T x H/N
     ```
 
-    `T` is the same on all ranks. Rows that the ranks cannot share evenly are an error of the runtime.
+    `T` is the same on all ranks. Rows that the ranks cannot share evenly are an error of the runtime, and so are others than
+    the result's type says where that of `partial` does not.
 
     `--shardq-select-transport` chooses how that is done, and makes other ops of the form in which each rank keeps
     all heads and of those that `transport` names `ag_rs` and `ag_ar`.
@@ -360,7 +362,8 @@ def ShardQ_ReduceHeadsOp : ShardQ_TwoFormOp<"reduce_heads", [
   let summary = "sums over a group, each rank its heads";
   let description = [{
     Sources `[T, H, d]`, result `[T, H/N, d]` on each rank: the sum of its heads over the members, in f32, in
-    ascending rank order, rounded once. `T` is the same on all ranks. A reduce-scatter; with a
+    ascending rank order, rounded once. `T` is the same on all ranks; others than the result's type says, where that of the
+    source does not, are an error of the runtime. A reduce-scatter; with a
     `gather_query` of the result an all-reduce, whose sums are the same on all ranks bit for bit.
 
     ```

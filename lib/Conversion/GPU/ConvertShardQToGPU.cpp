@@ -700,8 +700,9 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   // steps in which it does not.
   OpBuilder checks(op);
   if (!predicate)
-    checkSizes(checks, op,
-               [&](Value buffer) { return !values.isDevice(buffer); });
+    checkSizes(
+        checks, op, [&](Value value) { return !values.isDevice(value); },
+        /*readsMemory=*/false);
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (values.isDevice(branch.getCondition()))
       return flatten(branch, predicate);
