@@ -282,7 +282,8 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     - `partial` and the first result have one element type, `partial_lse` and the second
     - heads and dimensions are static
     - the base, `lse` (default e), is that of the `sparse_mla`, `combine_lse` or `weigh_partial` that made `partial_lse`,
-      also through casts, slices, rows that were taken, gathered or exchanged, selections, branches and loops
+      also through casts, reshapes, slices, rows that were taken, gathered, exchanged or put together, selections, branches and
+      loops
     - `transport` is not `ag_rs` where the results have all heads, not `ag_ar` where they have `1/N`; neither with
       `scatter_tokens` or a `sink`
   }];
