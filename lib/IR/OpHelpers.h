@@ -50,17 +50,6 @@ LogicalResult verifySameView(Operation *op, StringRef name, Type type,
 /// Fails where it is a view.
 LogicalResult verifyNoView(Operation *op, StringRef name, Type type);
 
-/// Collects where the elements of `value` come from, if it is handed on: by
-/// branches and loops, or by ops of upstream's dialects that choose, slice,
-/// reshape or put together. Other ops make values. What is around the op that
-/// asks is not verified yet, and may lack operands.
-void getOrigins(Value value, SmallVectorImpl<Value> &origins);
-
-/// Fails where a slice or a reshape on the way to an operand has a result of
-/// another view than its source. `tensor.cast` is how a program says that it
-/// means to.
-LogicalResult verifyViewKept(Operation *op, StringRef name, Value value);
-
 /// Fails unless `many` is `few` for each of the ranks, in a dimension of each;
 /// it may be dynamic, and has to be where `few` is.
 LogicalResult verifyTimesRanks(Operation *op, StringRef what, AxisAttr axis,
