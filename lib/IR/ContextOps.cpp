@@ -126,6 +126,9 @@ LocalLengthsOp::reifyResultShapes(OpBuilder &builder,
 LogicalResult DraftLengthsOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)))
     return failure();
+  if (std::optional<int64_t> step = getConstantIntValue(getStep()))
+    if (failed(verifyNotNegative(*this, "'step'", *step)))
+      return failure();
   return verifySameDim(*this, "entries", {"result", getOutType(0), 0},
                        {"lengths", getLengths().getType(), 0});
 }

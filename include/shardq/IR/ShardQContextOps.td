@@ -47,6 +47,7 @@ def ShardQ_DraftLengthsOp : ShardQ_TwoFormOp<"draft_lengths", [
     For each entry `n` of `lengths`, the tokens of a request before any was drafted: `n + step + 1` where `n` is positive,
     and 0 elsewhere, for requests that are absent. `step` counts draft steps from 0. A sum that i32 does not hold is the largest
     number of it. The result is a value of its own, so the lengths of the step that drafts begin from stay what they are.
+    A step below 0 is an error of the runtime, and counts as 0.
 
     ```mlir
     func.func @draft(%seq_lens: tensor<?xi32>, %step: index) -> tensor<?xi32> {
@@ -57,6 +58,7 @@ def ShardQ_DraftLengthsOp : ShardQ_TwoFormOp<"draft_lengths", [
 
     **Constraints:**
     - operand and result agree in entries
+    - `step` is not negative, where it is a constant
   }];
   let arguments = (ins ShardQ_IntVector:$lengths, Index:$step, Variadic<MemRefRankOf<[I32], [1]>>:$outs);
   let results = (outs Variadic<TensorRankOf<[I32], [1]>>:$results);

@@ -391,6 +391,16 @@ void mlir::shardq::checkSizes(OpBuilder &builder, Operation *op,
           checkRelated(builder, op, "requests", "lengths", op.getLengths(),
                        op.getTable(), isKnown, [](Value size) { return size; });
       })
+      .Case([&](DraftLengthsOp op) {
+        // The verifier has seen constants.
+        Value step = op.getStep();
+        if (getConstantIntValue(step) || !isKnown(step))
+          return;
+        Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+        Value held = arith::MaxSIOp::create(builder, loc, step, zero);
+        ExpectOp::create(builder, loc, "'step' of shardq.draft_lengths", step,
+                         held);
+      })
       .Case([&](PushOp op) { exchange.check(op); })
       .Case([&](MergeLseOp op) {
         exchange.checkMerge(op.getInbox(), op.getOut(), op.getMerged(),
