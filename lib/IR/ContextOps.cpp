@@ -3,8 +3,8 @@
 #include "OpHelpers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "shardq/IR/Origins.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -56,36 +56,14 @@ static std::optional<LseBase> getMadeBase(Value value) {
       .Default(std::nullopt);
 }
 
-/// Collects what `value` is handed on from: rows as they are, what branches
-/// yield, what a loop carries. Loops and branches around the op that asks are
-/// not verified yet, so they may lack operands.
-static void getOrigins(Value value, SmallVectorImpl<Value> &origins) {
-  auto append = [&](OperandRange operands, unsigned index) {
-    if (index < operands.size())
-      origins.push_back(operands[index]);
-  };
-  auto appendYielded = [&](Operation *op, unsigned index) {
-    for (Region &region : op->getRegions())
-      for (Block &block : region)
-        if (!block.empty())
-          append(block.back().getOperands(), index);
-    if (auto loop = dyn_cast<scf::ForOp>(op))
-      append(op->getOperands(), loop.getNumControlOperands() + index);
-  };
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Operation *parent = argument.getOwner()->getParentOp();
-    // The first argument counts.
-    if (isa_and_present<scf::ForOp>(parent) && argument.getArgNumber() > 0)
-      appendYielded(parent, argument.getArgNumber() - 1);
-    return;
-  }
+/// Where an LSE comes from: also rows that ShardQ's ops hand on as they are.
+static void getLseOrigins(Value value, SmallVectorImpl<Value> &origins) {
+  getOrigins(value, origins);
   Operation *op = value.getDefiningOp();
-  if (isa<tensor::CastOp, tensor::ExtractSliceOp, GatherRowsOp, TakeRowsOp>(op))
-    append(op->getOperands(), 0);
-  else if (isa<ExchangeOp, arith::SelectOp>(op))
+  if (isa_and_present<tensor::CastOp, GatherRowsOp, TakeRowsOp>(op))
+    llvm::append_range(origins, op->getOperands().take_front(1));
+  else if (isa_and_present<ExchangeOp, WriteRowsOp>(op))
     llvm::append_range(origins, op->getOperands());
-  else if (isa<scf::IfOp, scf::ForOp>(op))
-    appendYielded(op, cast<OpResult>(value).getResultNumber());
 }
 
 /// LSEs have the base of the attention or the merge that computed them,
@@ -99,7 +77,7 @@ static LogicalResult verifySameBase(Operation *op, StringRef name, Value lse,
     std::optional<LseBase> made = getMadeBase(seen[next]);
     if (!made) {
       SmallVector<Value> origins;
-      getOrigins(seen[next], origins);
+      getLseOrigins(seen[next], origins);
       seen.insert_range(origins);
       continue;
     }
@@ -148,6 +126,9 @@ LocalLengthsOp::reifyResultShapes(OpBuilder &builder,
 LogicalResult DraftLengthsOp::verify() {
   if (failed(verifyTwoForms(*this, 1, 1)))
     return failure();
+  if (std::optional<int64_t> step = getConstantIntValue(getStep()))
+    if (failed(verifyNotNegative(*this, "'step'", *step)))
+      return failure();
   return verifySameDim(*this, "entries", {"result", getOutType(0), 0},
                        {"lengths", getLengths().getType(), 0});
 }

@@ -2,10 +2,13 @@
 
 #include "OpHelpers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
+#include "shardq/IR/CarrierOps.h"
+#include "shardq/IR/OperandNames.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -394,16 +397,18 @@ struct ExchangeOfOneRank : OpRewritePattern<ExchangeOp> {
         op.getOffsets() != split->getResult(1) ||
         op.getDecodes() != split.getDecodes())
       return failure();
+    // What a type promises is compared where an exchange is carried out.
+    if (!op.getOutType(0).isDynamicDim(0))
+      return failure();
     Location loc = op.getLoc();
-    Value rows = createGroupRows(rewriter, loc, op.getOffsets(),
-                                 op.getMeshAttr(), op.getAxisAttr());
+    auto [begin, rows] = getCommonRows(rewriter, op, split.getRows());
     SmallVector<Value> parts;
     for (Value source : op.getSources()) {
       SmallVector<OpFoldResult> sizes =
           tensor::getMixedSizes(rewriter, loc, source);
       SmallVector<OpFoldResult> offsets(sizes.size(), rewriter.getIndexAttr(0));
       SmallVector<OpFoldResult> ones(sizes.size(), rewriter.getIndexAttr(1));
-      offsets.front() = op.getDecodes();
+      offsets.front() = begin;
       sizes.front() = rows;
       parts.push_back(tensor::ExtractSliceOp::create(rewriter, loc, source,
                                                      offsets, sizes, ones));
@@ -416,6 +421,33 @@ struct ExchangeOfOneRank : OpRewritePattern<ExchangeOp> {
                                       joined);
     rewriter.replaceOp(op, joined);
     return success();
+  }
+
+private:
+  /// First of the tokens' rows, and how many there are, no more than all
+  /// sources have. Sources that may not have the step's rows are compared.
+  static std::pair<Value, Value> getCommonRows(OpBuilder &b, ExchangeOp op,
+                                               Value step) {
+    Location loc = op.getLoc();
+    Value rows = createGroupRows(b, loc, op.getOffsets(), op.getMeshAttr(),
+                                 op.getAxisAttr());
+    Value least = step;
+    for (OpOperand &source : op.getSourcesMutable()) {
+      OpFoldResult size = tensor::getMixedSize(b, loc, source.get(), 0);
+      auto dim = step.getDefiningOp<tensor::DimOp>();
+      bool isSame =
+          dim && dim.getSource() == source.get() && dim.getConstantIndex() == 0;
+      if (isSame || isEqualConstantIntOrValue(size, step))
+        continue;
+      Value found = getValueOrCreateConstantIndexOp(b, loc, size);
+      ExpectOp::create(b, loc, describeRows(source), found, step);
+      least = arith::MinSIOp::create(b, loc, least, found);
+    }
+    Value none = arith::ConstantIndexOp::create(b, loc, 0);
+    Value begin = arith::MinSIOp::create(
+        b, loc, arith::MaxSIOp::create(b, loc, op.getDecodes(), none), least);
+    Value rest = arith::SubIOp::create(b, loc, least, begin);
+    return {begin, arith::MinSIOp::create(b, loc, rows, rest)};
   }
 };
 

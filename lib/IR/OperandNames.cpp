@@ -19,6 +19,9 @@ static std::string getNameAmong(OpTy op, unsigned position,
 }
 
 std::string mlir::shardq::getOperandName(Operation *op, unsigned position) {
+  if (auto twoForms = dyn_cast<TwoFormOpInterface>(op);
+      twoForms && position >= twoForms.getIns().size())
+    return "'outs'";
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case([&](ConvertIndicesOp op) {
         return getNameAmong(op, position,
@@ -35,7 +38,7 @@ std::string mlir::shardq::getOperandName(Operation *op, unsigned position) {
         return getNameAmong(op, position, {"table", "req", "visible"});
       })
       .Case([&](WriteRowsOp op) {
-        return getNameAmong(op, position, {"source", "slots"});
+        return getNameAmong(op, position, {"source", "slots", "cache"});
       })
       .Case([&](IndexerOp op) {
         return getNameAmong(
@@ -54,9 +57,34 @@ std::string mlir::shardq::getOperandName(Operation *op, unsigned position) {
       .Case([&](WeighPartialOp op) {
         return getNameAmong(op, position, {"partial", "lses"});
       })
+      .Case([&](DraftLengthsOp op) {
+        return getNameAmong(op, position, {"lengths", "step"});
+      })
+      .Case([&](TakeRowsOp op) {
+        return getNameAmong(op, position, {"source", "rows"});
+      })
+      .Case([&](ExpandRowsOp op) {
+        return getNameAmong(op, position, {"query_start", "seq_lens", "rows"});
+      })
+      .Case([&](MergeLseOp op) {
+        return getNameAmong(op, position, {"inbox", "out", "merged", "sink"});
+      })
       .Case<GatherQueryOp, GatherRowsOp>(
           [&](auto) { return "source " + std::to_string(position); })
+      .Case([&](ExchangeOp op) {
+        return position < op.getSources().size()
+                   ? "source " + std::to_string(position)
+                   : getNameAmong(op, position,
+                                  {"source", "ids", "offsets", "decodes"});
+      })
+      .Case([&](ReduceHeadsOp op) {
+        return getNameAmong(op, position, {"source"});
+      })
       .Case([&](PushOp op) {
+        if (position >= op.getSources().size())
+          return getNameAmong(
+              op, position,
+              {"source", "ids", "offsets", "decodes", "blocks", "inbox"});
         return "source " + std::to_string(position) + " of " +
                stringifyDirection(op.getDirection()).str();
       })

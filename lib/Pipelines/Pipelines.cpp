@@ -25,6 +25,8 @@ template <typename Options>
 static void addBufferPasses(OpPassManager &manager, RankTarget target,
                             const Options &options) {
   manager.addPass(createShardQVerifyLayouts());
+  // In front of patterns that join casts.
+  manager.addPass(createShardQVerifyViews());
   manager.addPass(createShardQVerifyExchanges());
   ShardQSliceStepsOptions slices;
   slices.maxTokens = options.maxTokens;

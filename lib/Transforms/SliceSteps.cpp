@@ -506,6 +506,39 @@ static void expectRows(OpBuilder &b, OpOperand &operand, Value found,
   ExpectOp::create(b, op->getLoc(), describeRows(operand), found, expected);
 }
 
+/// Where the chain's source is an operand.
+static OpOperand &getRowOperand(const Chain &chain) {
+  Value source = getRowSource(chain);
+  for (Operation *op : chain)
+    for (OpOperand &operand : op->getOpOperands())
+      if (operand.get() == source && isRowOperand(operand))
+        return operand;
+  llvm_unreachable("a chain begins with its source");
+}
+
+/// What types say of exchanges in the chain, where the source's leaves it open:
+/// slices have types of their own.
+static void expectPromised(OpBuilder &b, const Chain &chain, Value rows) {
+  int64_t ranks = getShards(chain).value_or(1);
+  Location loc = chain.back()->getLoc();
+  llvm::SmallDenseSet<std::pair<int64_t, int64_t>> seen;
+  for (Operation *op : chain)
+    for (OpResult result : op->getResults()) {
+      int64_t promised = cast<ShapedType>(result.getType()).getDimSize(0);
+      bool isOfAll = ranks > 1 && isOfAllRanks(result);
+      if (!isa<CollectiveOpInterface>(op) || ShapedType::isDynamic(promised) ||
+          !seen.insert({promised, isOfAll ? ranks : 1}).second)
+        continue;
+      // Of a merge by itself the source has the rows of all, and `rows` are
+      // this rank's.
+      bool isShare = static_cast<bool>(getLoneScatter(chain));
+      expectRows(b, getRowOperand(chain),
+                 isOfAll || isShare ? createTimes(b, loc, rows, ranks) : rows,
+                 arith::ConstantIndexOp::create(
+                     b, loc, isShare ? promised * ranks : promised));
+    }
+}
+
 /// Rows that the chain can go through: those of its source, and no more than
 /// all else has that is sliced. Others are an error at run time, which ops on
 /// slices would not find, whose rows agree. What only the device of a GPU knows
@@ -516,6 +549,8 @@ static Value createCommonRows(OpBuilder &b, const Chain &chain,
   Value source = getRowSource(chain), least = rows;
   int64_t ranks = getShards(chain).value_or(1);
   llvm::SmallDenseSet<Value> seen{source};
+  if (cast<ShapedType>(source.getType()).isDynamicDim(0))
+    expectPromised(b, chain, rows);
   auto isKnown = [&](OpFoldResult count, bool isOfAll) {
     return !isHostNumber(count) ||
            (!isOfAll && isEqualConstantIntOrValue(count, getRowCount(source)));

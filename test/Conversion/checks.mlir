@@ -142,6 +142,37 @@ func.func @compared(%start: memref<?xi32>, %n: index, %m: index) {
   return
 }
 
+// A draft step below 0: of those that only a GPU knows its kernel tells.
+// LOOPS-LABEL: func.func @draft
+// LOOPS: %[[HELD:.*]] = arith.maxsi %arg1, %c0
+// LOOPS: shardq.expect "'step' of shardq.draft_lengths" %arg1 equals %[[HELD]]
+// LOOPS: call @shardq_draft_lengths
+// LOOPS: shardq.expect "'step' of shardq.draft_lengths"
+// LOOPS: call @shardq_draft_lengths
+// LOOPS-NOT: shardq.expect
+// LOOPS: return
+//
+// GPU-LABEL: func.func @draft
+// GPU: shardq.expect "'step' of shardq.draft_lengths" %arg1
+// GPU: gpu.launch
+// GPU-NOT: shardq.expect
+// GPU-NOT: shardq_device_expect
+// GPU: gpu.launch
+// GPU: llvm.call @shardq_device_expect
+// GPU: gpu.launch
+// GPU-NOT: shardq_device_expect
+// GPU: return
+func.func @draft(%lengths: memref<?xi32>, %step: index, %out: memref<?xi32>, %steps: memref<1xi64>) {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  shardq.draft_lengths %lengths step(%step) outs(%out) : (memref<?xi32>, index, memref<?xi32>) -> ()
+  %number = memref.load %steps[%c0] : memref<1xi64>
+  %loaded = arith.index_cast %number : i64 to index
+  shardq.draft_lengths %lengths step(%loaded) outs(%out) : (memref<?xi32>, index, memref<?xi32>) -> ()
+  shardq.draft_lengths %lengths step(%c3) outs(%out) : (memref<?xi32>, index, memref<?xi32>) -> ()
+  return
+}
+
 // A token without a place is told by whoever finds it.
 // LOOPS-LABEL: func.func @step
 // LOOPS: shardq.check_starts %arg0 decodes(%{{.*}}) rows(%arg3) : memref<?xi32>

@@ -129,7 +129,7 @@ func.func @f() -> memref<4xf32> {
 // -----
 
 func.func @f(%x: memref<8xi1>, %yes: i1) {
-  // expected-error @+1 {{has a buffer of type 'memref<8xi1>', expected integers or floats of whole bytes}}
+  // expected-error @+1 {{'linalg.fill' op operand #1 is 'memref<8xi1>', expected integers or floats of whole bytes}}
   linalg.fill ins(%yes : i1) outs(%x : memref<8xi1>)
   return
 }
@@ -137,7 +137,7 @@ func.func @f(%x: memref<8xi1>, %yes: i1) {
 // -----
 
 func.func @f(%x: memref<8xindex>, %y: memref<8xindex>) {
-  // expected-error @+1 {{has a buffer of type 'memref<8xindex>', expected integers or floats of whole bytes}}
+  // expected-error @+1 {{'memref.copy' op operand #0 is 'memref<8xindex>', expected integers or floats of whole bytes}}
   memref.copy %x, %y : memref<8xindex> to memref<8xindex>
   return
 }
@@ -145,7 +145,7 @@ func.func @f(%x: memref<8xindex>, %y: memref<8xindex>) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{'memref.alloc' op has a layout, expected a buffer without one}}
+  // expected-error @+1 {{'memref.alloc' op has a layout, expected a buffer without one: 'memref<4x4xf32, strided<[8, 1]>>'}}
   %0 = memref.alloc() : memref<4x4xf32, strided<[8, 1]>>
   return
 }
@@ -153,7 +153,7 @@ func.func @f() {
 // -----
 
 func.func @f(%x: memref<*xf32>, %y: memref<*xf32>) {
-  // expected-error @+1 {{'memref.copy' op has a buffer of type 'memref<*xf32>', expected a known rank}}
+  // expected-error @+1 {{'memref.copy' op operand #0 is 'memref<*xf32>', expected a known rank}}
   memref.copy %x, %y : memref<*xf32> to memref<*xf32>
   return
 }
@@ -161,7 +161,7 @@ func.func @f(%x: memref<*xf32>, %y: memref<*xf32>) {
 // -----
 
 func.func @f(%x: memref<4xcomplex<f32>>, %y: memref<4xcomplex<f32>>) {
-  // expected-error @+1 {{has a buffer of type 'memref<4xcomplex<f32>>', expected integers or floats of whole bytes}}
+  // expected-error @+1 {{operand #0 is 'memref<4xcomplex<f32>>', expected integers or floats of whole bytes}}
   memref.copy %x, %y : memref<4xcomplex<f32>> to memref<4xcomplex<f32>>
   return
 }
@@ -194,7 +194,7 @@ func.func @f(%n: memref<i32>, %x: memref<8xf32>) {
   %cst = arith.constant 1.0 : f32
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
-  // expected-error @+1 {{'scf.for' op has a bound that only the device knows}}
+  // expected-error @+1 {{'scf.for' op has a bound that only the device knows: its upper bound}}
   scf.for %i = %c0 to %1 step %c1 {
     linalg.fill ins(%cst : f32) outs(%x : memref<8xf32>)
   }
@@ -207,7 +207,7 @@ func.func @f(%n: memref<8xf32>, %x: memref<8xf32>, %turns: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %cst = arith.constant 1.0 : f32
-  // expected-error @+1 {{'scf.for' op carries a value to its next turn that only the device knows: 'f32'}}
+  // expected-error @+1 {{'scf.for' op carries a value to its next turn that only the device knows: result #0, of type 'f32'}}
   %0 = scf.for %i = %c0 to %turns step %c1 iter_args(%sum = %cst) -> f32 {
     %1 = memref.load %n[%i] : memref<8xf32>
     %2 = arith.addf %sum, %1 : f32
@@ -228,7 +228,7 @@ func.func @f(%x: memref<8x8xf32, #shardq.symmetric<@ranks>>, %y: memref<8x8xf32>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %0 = shardq.workspace @plan channel 0 : memref<8x8xf32, #shardq.symmetric<@ranks>>
-  // expected-error @+1 {{carries a value to its next turn that only the device knows: 'memref<8x8xf32, #shardq.symmetric<@ranks>>'}}
+  // expected-error @+1 {{carries a value to its next turn that only the device knows: result #0, of type 'memref<8x8xf32, #shardq.symmetric<@ranks>>'}}
   %1 = scf.for %i = %c0 to %turns step %c1 iter_args(%a = %0) -> memref<8x8xf32, #shardq.symmetric<@ranks>> {
     scf.yield %x : memref<8x8xf32, #shardq.symmetric<@ranks>>
   }
@@ -240,7 +240,7 @@ func.func @f(%x: memref<8x8xf32, #shardq.symmetric<@ranks>>, %y: memref<8x8xf32>
 
 func.func @f(%n: memref<f32>, %x: memref<8xf32>, %yes: i1) {
   %cst = arith.constant 1.0 : f32
-  // expected-error @+1 {{'scf.if' op decides on the host about a value that only the device knows: 'f32'}}
+  // expected-error @+1 {{'scf.if' op decides on the host about a value that only the device knows: result #0, of type 'f32'}}
   %0 = scf.if %yes -> f32 {
     %1 = memref.load %n[] : memref<f32>
     scf.yield %1 : f32
@@ -256,7 +256,7 @@ func.func @f(%n: memref<f32>, %x: memref<8xf32>, %yes: i1) {
 func.func @f(%n: memref<i32>) {
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
-  // expected-error @+1 {{has a size that only the device knows, and the function has no step that bounds it}}
+  // expected-error @+1 {{has a size that only the device knows, and the function has no step that bounds it: dimension 0 of 'memref<?xf32>'}}
   %2 = memref.alloc(%1) : memref<?xf32>
   return
 }
@@ -268,7 +268,7 @@ func.func @f(%n: memref<i32>, %x: memref<8xf32>) {
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
   %2 = memref.subview %x[0] [%1] [1] : memref<8xf32> to memref<?xf32, strided<[1]>>
-  // expected-error @+1 {{has a number of rows that only the device knows, and the function has no step that bounds it}}
+  // expected-error @+1 {{has a number of rows that only the device knows, and the function has no step that bounds it: those of operand #1, 'memref<?xf32, strided<[1]>>'}}
   linalg.fill ins(%cst : f32) outs(%2 : memref<?xf32, strided<[1]>>)
   return
 }
@@ -281,7 +281,7 @@ func.func @f(%n: memref<i32>, %start: memref<8xi32>, %ids: memref<?xi32>, %offse
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
   %2 = memref.subview %start[0] [%1] [1] : memref<8xi32> to memref<?xi32, strided<[1]>>
-  // expected-error @+1 {{has a number of requests that only the device knows, and the function has no step that bounds it}}
+  // expected-error @+1 {{has a number of requests that only the device knows, and the function has no step that bounds it: 'query_start' is 'memref<?xi32, strided<[1]>>'}}
   shardq.zigzag_split %2 decodes(%c0) rows(%1) over @ranks "tp" outs(%ids, %offsets)
       : (memref<?xi32, strided<[1]>>, index, index, memref<?xi32>, memref<5xi32>) -> ()
   return
@@ -294,7 +294,7 @@ func.func @f(%n: memref<i32>, %q: memref<?x32x128xbf16>, %w: memref<?x32xf32>, %
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
   %2 = memref.subview %table[0, 0] [8, %1] [1, 1] : memref<8x8xi32> to memref<8x?xi32, strided<[8, 1]>>
-  // expected-error @+1 {{has a table whose width only the device knows, and the function has no step that bounds it}}
+  // expected-error @+1 {{has a table whose width only the device knows, and the function has no step that bounds it: 'table' is 'memref<8x?xi32, strided<[8, 1]>>'}}
   shardq.indexer q(%q) weights(%w) keys(%k) table(%2) rows(%req, %visible) outs(%out) {block_size = 64 : i64}
       : (memref<?x32x128xbf16>, memref<?x32xf32>, memref<?x128xbf16>, memref<8x?xi32, strided<[8, 1]>>, memref<?xi32>, memref<?xi32>, memref<?x64xi32>) -> ()
   return
@@ -305,7 +305,7 @@ func.func @f(%n: memref<i32>, %q: memref<?x32x128xbf16>, %w: memref<?x32xf32>, %
 // In a branch of no device, nobody computes it.
 func.func @f(%n: memref<i32>) -> memref<1xi32> {
   %c1 = arith.constant 1 : index
-  // expected-error @+1 {{'memref.load' op reads on the host what is in device memory}}
+  // expected-error @+1 {{'memref.load' op reads on the host what is in device memory: 'memref<i32>'}}
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
   %2 = arith.addi %1, %c1 : index
@@ -333,7 +333,7 @@ func.func @f(%n: memref<1xf32>, %x: memref<8xf32>) {
   %0 = memref.load %n[%c0] : memref<1xf32>
   %view = memref.cast %n : memref<1xf32> to memref<?xf32>
   memref.store %cst, %view[%c0] : memref<?xf32>
-  // expected-error @+1 {{'linalg.fill' op needs a value that only the device knows, from memory that has been written since}}
+  // expected-error @+1 {{'linalg.fill' op needs a value that only the device knows, from memory that has been written since: operand #0}}
   linalg.fill ins(%0 : f32) outs(%x : memref<8xf32>)
   return
 }
@@ -348,7 +348,7 @@ func.func @f(%n: memref<1xf32>, %x: memref<8xf32>, %turns: index) {
   // expected-note @+1 {{it was loaded here}}
   %0 = memref.load %n[%c0] : memref<1xf32>
   scf.for %i = %c0 to %turns step %c1 {
-    // expected-error @+1 {{'linalg.fill' op needs a value that only the device knows, from memory that has been written since}}
+    // expected-error @+1 {{'linalg.fill' op needs a value that only the device knows, from memory that has been written since: operand #0}}
     linalg.fill ins(%0 : f32) outs(%x : memref<8xf32>)
     linalg.fill ins(%cst : f32) outs(%n : memref<1xf32>)
   }
@@ -361,7 +361,7 @@ func.func @f(%n: memref<i32>, %x: memref<8x4xf32>) {
   %0 = memref.load %n[] : memref<i32>
   %1 = arith.index_cast %0 : i32 to index
   %2 = memref.subview %x[%1, 0] [%1, 4] [1, 1] : memref<8x4xf32> to memref<?x4xf32, strided<[4, 1], offset: ?>>
-  // expected-error @+1 {{'shardq.tap' op looks at a value whose place only the device knows}}
+  // expected-error @+1 {{'shardq.tap' op looks at a value whose place only the device knows: 'value' is 'memref<?x4xf32, strided<[4, 1], offset: ?>>'}}
   shardq.tap "x" %2 : memref<?x4xf32, strided<[4, 1], offset: ?>>
   return
 }
@@ -382,7 +382,7 @@ func.func @f(%q: memref<?x16x576xf32>, %kv: memref<?x576xf32>, %slots: memref<?x
 // -----
 
 func.func @f(%q: memref<?x16x576xbf16>, %kv: memref<?x576xbf16, strided<[?, ?], offset: ?>>, %slots: memref<?x64xi32>, %out: memref<?x16x512xbf16>) {
-  // expected-error @+1 {{has a buffer of type 'memref<?x576xbf16, strided<[?, ?], offset: ?>>', expected a last stride of 1}}
+  // expected-error @+1 {{'kv' is 'memref<?x576xbf16, strided<[?, ?], offset: ?>>', expected a last stride of 1}}
   shardq.sparse_mla q(%q) kv(%kv) slots(%slots) outs(%out) {scale = 0.1 : f32}
       : (memref<?x16x576xbf16>, memref<?x576xbf16, strided<[?, ?], offset: ?>>, memref<?x64xi32>, memref<?x16x512xbf16>) -> ()
   return
@@ -392,7 +392,7 @@ func.func @f(%q: memref<?x16x576xbf16>, %kv: memref<?x576xbf16, strided<[?, ?], 
 
 func.func @f(%q: memref<?x32x128xbf16, strided<[8192, 256, 2]>>, %w: memref<?x32xf32>, %k: memref<?x128xbf16>, %table: memref<?x?xi32>,
              %req: memref<?xi32>, %visible: memref<?xi32>, %out: memref<?x64xi32>) {
-  // expected-error @+1 {{has a buffer of type 'memref<?x32x128xbf16, strided<[8192, 256, 2]>>', expected a last stride of 1}}
+  // expected-error @+1 {{'q' is 'memref<?x32x128xbf16, strided<[8192, 256, 2]>>', expected a last stride of 1}}
   shardq.indexer q(%q) weights(%w) keys(%k) table(%table) rows(%req, %visible) outs(%out) {block_size = 64 : i64}
       : (memref<?x32x128xbf16, strided<[8192, 256, 2]>>, memref<?x32xf32>, memref<?x128xbf16>, memref<?x?xi32>, memref<?xi32>, memref<?xi32>, memref<?x64xi32>) -> ()
   return
@@ -401,7 +401,7 @@ func.func @f(%q: memref<?x32x128xbf16, strided<[8192, 256, 2]>>, %w: memref<?x32
 // -----
 
 func.func @f(%scores: memref<?x?xf32, strided<[?, 2]>>, %visible: memref<?xi32>, %out: memref<?x64xi32>) {
-  // expected-error @+1 {{has a buffer of type 'memref<?x?xf32, strided<[?, 2]>>', expected a last stride of 1}}
+  // expected-error @+1 {{'scores' is 'memref<?x?xf32, strided<[?, 2]>>', expected a last stride of 1}}
   shardq.topk %scores visible(%visible) outs(%out) : (memref<?x?xf32, strided<[?, 2]>>, memref<?xi32>, memref<?x64xi32>) -> ()
   return
 }
@@ -412,7 +412,7 @@ shardq.mesh @ranks ["tp" = 4]
 func.func @f(%q: memref<?x2x8xf32, strided<[32, 16, 2]>>, %ids: memref<?xi32>, %offsets: memref<5xi32>,
              %inbox: memref<?x8x8xf32, #shardq.symmetric<@ranks>>) {
   %c0 = arith.constant 0 : index
-  // expected-error @+1 {{has a buffer of type 'memref<?x2x8xf32, strided<[32, 16, 2]>>', expected a last stride of 1}}
+  // expected-error @+1 {{source 0 of heads_to_tokens is 'memref<?x2x8xf32, strided<[32, 16, 2]>>', expected a last stride of 1}}
   shardq.push heads_to_tokens(%q) by(%ids, %offsets) decodes(%c0) into(%inbox) over @ranks "tp" channel 0 exchange 0 {capacity = 8 : i64}
       : (memref<?x2x8xf32, strided<[32, 16, 2]>>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
   return
@@ -431,7 +431,7 @@ func.func @f(%yes: i1, %q: memref<?x2x8xf32>, %ids: memref<?xi32>, %offsets: mem
         : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
   }
   shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
-  // expected-error @+1 {{stands where the operands of its push are not known}}
+  // expected-error @+1 {{stands where the operands of its push are not known: exchange 0 on channel 0}}
   shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
   return
 }
@@ -450,7 +450,7 @@ func.func @f(%count: memref<1xi64>, %q: memref<?x2x8xf32>, %ids: memref<?xi32>, 
       : (memref<?x2x8xf32>), memref<?xi32>, memref<5xi32>, memref<?x8x8xf32, #shardq.symmetric<@ranks>>
   memref.store %c1, %count[%c0] : memref<1xi64>
   shardq.signal heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
-  // expected-error @+1 {{belongs to a push of values from memory that has been written since}}
+  // expected-error @+1 {{belongs to a push of values from memory that has been written since: 'decodes'}}
   shardq.wait heads_to_tokens by(%offsets) over @ranks "tp" channel 0 exchange 0 : memref<5xi32>
   return
 }

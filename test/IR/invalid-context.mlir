@@ -1218,3 +1218,12 @@ func.func @f(%q: tensor<?x4x8xf32>, %kv: tensor<?x8xf32>, %s: tensor<?x6xi32>, %
   %out = shardq.combine_lse %p lse(%lse) over @ranks "tp" : (tensor<?x4x8xf32>, tensor<?x4xf32>) -> tensor<?x2x8xf32>
   return %out : tensor<?x2x8xf32>
 }
+
+// -----
+
+func.func @f(%n: tensor<?xi32>) {
+  %step = arith.constant -2 : index
+  // expected-error @+1 {{'step' is -2, expected 0 or more}}
+  %0 = shardq.draft_lengths %n step(%step) : (tensor<?xi32>, index) -> tensor<?xi32>
+  return
+}

@@ -394,7 +394,8 @@ llvm::Error Evaluator::evaluate(ShardLengthsOp op, Values &values) {
 
 llvm::Error Evaluator::evaluate(DraftLengthsOp op, Values &values) {
   const Array given = values[op.getLengths()].array;
-  int64_t step = values[op.getStep()].array.getInt(0);
+  // Below 0 is an error of the program, and counts as 0.
+  int64_t step = std::max<int64_t>(values[op.getStep()].array.getInt(0), 0);
   llvm::Expected<Array> lengths =
       allocateArray(Element::I32, {given.getNumRows()}, "draft lengths");
   if (!lengths)

@@ -280,7 +280,8 @@ def ShardQ_ViewAttr : ShardQ_Attr<"View", "view"> {
   let description = [{
     Stands as the encoding of a tensor. Of a cache that every rank has whole (the indexer's keys), and of the
     block tables and slots that find rows in it, `replicated`. Tensors without it are of a cache as its rank
-    has it. Ops in which tables, slots and caches meet check that they are of one kind. Buffers have no
+    has it. Ops in which tables, slots and caches meet check that they are of one kind, and `--shardq-verify-views` that
+    no slice or reshape on the way to them has a result of another kind than its source. Buffers have no
     encoding; `tensor.cast` may change it, for values whose kind a program knows and types do not.
 
     ```mlir

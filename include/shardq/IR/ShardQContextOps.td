@@ -47,6 +47,7 @@ def ShardQ_DraftLengthsOp : ShardQ_TwoFormOp<"draft_lengths", [
     For each entry `n` of `lengths`, the tokens of a request before any was drafted: `n + step + 1` where `n` is positive,
     and 0 elsewhere, for requests that are absent. `step` counts draft steps from 0. A sum that i32 does not hold is the largest
     number of it. The result is a value of its own, so the lengths of the step that drafts begin from stay what they are.
+    A step below 0 is an error of the runtime, and counts as 0.
 
     ```mlir
     func.func @draft(%seq_lens: tensor<?xi32>, %step: index) -> tensor<?xi32> {
@@ -57,6 +58,7 @@ def ShardQ_DraftLengthsOp : ShardQ_TwoFormOp<"draft_lengths", [
 
     **Constraints:**
     - operand and result agree in entries
+    - `step` is not negative, where it is a constant
   }];
   let arguments = (ins ShardQ_IntVector:$lengths, Index:$step, Variadic<MemRefRankOf<[I32], [1]>>:$outs);
   let results = (outs Variadic<TensorRankOf<[I32], [1]>>:$results);
@@ -174,7 +176,8 @@ def ShardQ_GatherQueryOp : ShardQ_TwoFormOp<"gather_query", [
   let description = [{
     Sources `[T, H/N, d]` in one part or two, result `[T, H, sum of d]`: head `h` of a row is the
     concatenation of the parts of head `h % (H/N)` on member `h / (H/N)`. `T` is the same on all
-    ranks. The result is where the members write, which its consumer reads in place.
+    ranks. The result is where the members write, which its consumer reads in place. Where its type says how many rows it
+    has and those of the sources do not, other rows are an error of the runtime.
 
     With `padded_heads` the result may have more heads, for kernels that take a fixed number: those behind the
     `H` of the group are storage alone, which nobody writes, and whatever they hold is no data.
@@ -252,7 +255,8 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
          T x H        T x H             T x H/N
     ```
 
-    `T` is the same on all ranks. Rows that the ranks cannot share evenly are an error of the runtime.
+    `T` is the same on all ranks. Rows that the ranks cannot share evenly are an error of the runtime, and so are others than
+    the result's type says where that of `partial` does not.
 
     `--shardq-select-transport` chooses how that is done, and makes other ops of the form in which each rank keeps
     all heads and of those that `transport` names `ag_rs` and `ag_ar`.
@@ -280,7 +284,8 @@ def ShardQ_CombineLseOp : ShardQ_TwoFormOp<"combine_lse", [
     - `partial` and the first result have one element type, `partial_lse` and the second
     - heads and dimensions are static
     - the base, `lse` (default e), is that of the `sparse_mla`, `combine_lse` or `weigh_partial` that made `partial_lse`,
-      also through casts, slices, rows that were taken, gathered or exchanged, selections, branches and loops
+      also through casts, reshapes, slices, rows that were taken, gathered, exchanged or put together, selections, branches and
+      loops
     - `transport` is not `ag_rs` where the results have all heads, not `ag_ar` where they have `1/N`; neither with
       `scatter_tokens` or a `sink`
   }];
@@ -360,7 +365,8 @@ def ShardQ_ReduceHeadsOp : ShardQ_TwoFormOp<"reduce_heads", [
   let summary = "sums over a group, each rank its heads";
   let description = [{
     Sources `[T, H, d]`, result `[T, H/N, d]` on each rank: the sum of its heads over the members, in f32, in
-    ascending rank order, rounded once. `T` is the same on all ranks. A reduce-scatter; with a
+    ascending rank order, rounded once. `T` is the same on all ranks; others than the result's type says, where that of the
+    source does not, are an error of the runtime. A reduce-scatter; with a
     `gather_query` of the result an all-reduce, whose sums are the same on all ranks bit for bit.
 
     ```

@@ -219,6 +219,8 @@ def ShardQ_ExchangeOp : ShardQ_TwoFormOp<"exchange",
     this rank. Rows below `D` are those of `after` (which has `D` rows), or 0 without it; rows
     beyond the last token are 0.
 
+    Where types leave rows open, others than `T`, or than `n` where the result's type has them, are an error of the runtime.
+
     Collective: all ranks of the group run the same exchanges in the same order. Each
     writes peer memory and is never dropped, moved or speculated.
 

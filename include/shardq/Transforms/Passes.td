@@ -257,6 +257,26 @@ def ShardQVerifyLayouts : Pass<"shardq-verify-layouts", "::mlir::ModuleOp"> {
   }];
 }
 
+def ShardQVerifyViews : Pass<"shardq-verify-views", "::mlir::ModuleOp"> {
+  let summary = "Rejects tables, slots and caches of which the view changes on the way"
+                " to the ops that compare it";
+  let description = [{
+    Ops in which tables, slots and caches meet compare the views (`#shardq.view`) of their operands. A slice or a
+    reshape may have a result of another view than its source, and nothing upstream says so. Fails on an operand that is
+    compared and comes, through `extract_slice`, `insert_slice`, `collapse_shape`, `expand_shape`, `concat`, `pad`, `reshape`,
+    selections, branches and loops, from a tensor of another view:
+
+    ```mlir
+    %part = tensor.extract_slice %table[0, 0] [%n, 64] [1, 1]
+        : tensor<?x64xi32, #shardq.view<replicated>> to tensor<?x64xi32>  // expected: the view of %table
+    ```
+
+    `tensor.cast` may change a view: so a program says that it means to. Constants and empty tensors are of any. The
+    pass belongs in front of upstream's canonicalization, which may join such a cast with others. The pipelines begin
+    with it.
+  }];
+}
+
 def ShardQVerifyExchanges : Pass<"shardq-verify-exchanges", "::mlir::ModuleOp"> {
   let summary = "Rejects exchanges that some ranks might not run";
   let description = [{

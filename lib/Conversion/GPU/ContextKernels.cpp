@@ -32,10 +32,26 @@ static void emitLocalLengthsKernel(KernelBuilder &b, LocalLengthsOp op,
   });
 }
 
+/// Records a draft step below 0.
+static void checkStep(KernelBuilder &b, Value step, Value device) {
+  Value zero = b.index(0);
+  Value first = b.both(b.equal(b.block(), zero), b.equal(b.thread(), zero));
+  b.when(b.both(first, b.less(step, zero)), [&] {
+    Type i64 = b.getI64Type();
+    LLVM::CallOp::create(b, b.getLoc(), TypeRange(), "shardq_device_expect",
+                         ValueRange{toPointer(b, b.getLoc(), device),
+                                    b.fromIndex(step, i64),
+                                    b.fromIndex(zero, i64)});
+  });
+}
+
 static void emitDraftLengthsKernel(KernelBuilder &b, DraftLengthsOp op,
                                    ValueRange args) {
   Value lengths = args[0], result = args[2], zero = b.index(0);
   Value most = b.index(std::numeric_limits<int32_t>::max());
+  // Only the device knows the step.
+  if (args.size() == 4)
+    checkStep(b, args[1], args[3]);
   // Sums of two numbers of 31 bits do not overflow.
   Value step = b.max(zero, b.min(args[1], most));
   Value drafted = b.add(step, b.index(1));

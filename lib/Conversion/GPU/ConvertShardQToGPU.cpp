@@ -25,6 +25,7 @@
 #include "shardq/Analysis/Placement.h"
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
+#include "shardq/IR/OperandNames.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -140,10 +141,23 @@ static Value getRowsAskedFor(OpBuilder &b, Value size) {
   return inbox.getSizes().front();
 }
 
+/// What asks for a buffer: an op with a result of that many rows.
+static void describeUse(InFlightDiagnostic &error, memref::AllocOp op) {
+  for (Operation *user : op->getUsers()) {
+    auto twoForms = dyn_cast<TwoFormOpInterface>(user);
+    if (!twoForms || !llvm::is_contained(twoForms.getOuts(), op.getResult()))
+      continue;
+    error << ", for a result of " << user->getName();
+    error.attachNote(user->getLoc()) << "its rows are counted here";
+    return;
+  }
+}
+
 /// The bound of a size in place of the size, and a view of what is there.
 LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
   if (!op.getType().getLayout().isIdentity())
-    return op.emitOpError("has a layout, expected a buffer without one");
+    return op.emitOpError("has a layout, expected a buffer without one: ")
+           << op.getType();
   OpBuilder b(op);
   for (OpOperand &size : op.getDynamicSizesMutable())
     if (Value known = getRowsAskedFor(b, size.get()); !values.isDevice(known))
@@ -164,9 +178,14 @@ LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
     }
     Value known = *dynamic++;
     Value bound = values.getBound(b, loc, known);
-    if (!bound)
-      return op.emitOpError("has a size that only the device knows, and the "
-                            "function has no step that bounds it");
+    if (!bound) {
+      InFlightDiagnostic error =
+          op.emitOpError("has a size that only the device knows, and the "
+                         "function has no step that bounds it: dimension ")
+          << sizes.size() << " of " << type;
+      describeUse(error, op);
+      return error;
+    }
     bounds.push_back(bound);
     if (values.isDevice(known)) {
       known = arith::MaxSIOp::create(b, loc, known, zero);
@@ -190,20 +209,37 @@ LogicalResult FunctionLowering::lowerAlloc(memref::AllocOp op) {
 // Launches
 //===----------------------------------------------------------------------===//
 
+/// Operand or result `value` of the op, as documentation has it.
+static std::string getName(Operation *op, Value value) {
+  for (OpOperand &operand : op->getOpOperands())
+    if (operand.get() == value)
+      return getOperandName(op, operand.getOperandNumber());
+  if (auto result = dyn_cast<OpResult>(value); result.getOwner() == op)
+    return "result #" + std::to_string(result.getResultNumber());
+  return "a value that it needs";
+}
+
 /// Buffers that kernels can count in rows and bytes.
 static LogicalResult verifyBuffers(Operation *op) {
-  for (Type type :
-       llvm::concat<const Type>(llvm::to_vector_of<Type>(op->getOperandTypes()),
-                                llvm::to_vector_of<Type>(op->getResultTypes())))
-    if (auto buffer = dyn_cast<BaseMemRefType>(type)) {
-      if (!buffer.hasRank())
-        return op->emitOpError("has a buffer of type ")
-               << type << ", expected a known rank";
-      if (Type element = buffer.getElementType();
-          !element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
-        return op->emitOpError("has a buffer of type ")
-               << type << ", expected integers or floats of whole bytes";
-    }
+  auto verify = [&](Value value) -> LogicalResult {
+    auto buffer = dyn_cast<BaseMemRefType>(value.getType());
+    if (!buffer)
+      return success();
+    if (!buffer.hasRank())
+      return op->emitOpError() << getName(op, value) << " is " << buffer
+                               << ", expected a known rank";
+    if (Type element = buffer.getElementType();
+        !element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
+      return op->emitOpError()
+             << getName(op, value) << " is " << buffer
+             << ", expected integers or floats of whole bytes";
+    return success();
+  };
+  for (ValueRange values :
+       {ValueRange(op->getOperands()), ValueRange(op->getResults())})
+    for (Value value : values)
+      if (failed(verify(value)))
+        return failure();
   return success();
 }
 
@@ -225,9 +261,17 @@ static LogicalResult makeRowsDense(Operation *op, ValueRange buffers) {
       auto cast = known.getDefiningOp<memref::CastOp>();
       auto from = cast ? dyn_cast<MemRefType>(cast.getSource().getType())
                        : MemRefType();
-      if (!from || from.getShape() != type.getShape())
-        return op->emitOpError("has a buffer of type ")
-               << buffer.getType() << ", expected a last stride of 1";
+      if (!from || from.getShape() != type.getShape()) {
+        InFlightDiagnostic error = op->emitOpError()
+                                   << getName(op, buffer) << " is "
+                                   << buffer.getType()
+                                   << ", expected a last stride of 1";
+        if (Operation *select = known.getDefiningOp();
+            isa_and_present<arith::SelectOp, scf::IfOp>(select))
+          error.attachNote(select->getLoc())
+              << "a branch hands it on, whose sides lie in memory differently";
+        return error;
+      }
       known = cast.getSource();
     }
     if (known != buffer)
@@ -245,7 +289,11 @@ LogicalResult FunctionLowering::verifyFresh(Operation *op, Value predicate) {
     if (memref::LoadOp load = values.findStale(value)) {
       InFlightDiagnostic error = op->emitOpError(
           "needs a value that only the device knows, from memory that has been "
-          "written since");
+          "written since: ");
+      if (value == predicate)
+        error << "the condition of a branch around it";
+      else
+        error << getName(op, value);
       error.attachNote(load.getLoc()) << "it was loaded here";
       return error;
     }
@@ -284,8 +332,9 @@ FailureOr<Value> FunctionLowering::getRows(Operation *op) {
   Value rows = values.getDimBound(b, loc, buffer, 0);
   if (!rows)
     return op->emitOpError(
-        "has a number of rows that only the device knows, and "
-        "the function has no step that bounds it");
+               "has a number of rows that only the device knows, and "
+               "the function has no step that bounds it: those of ")
+           << getName(op, buffer) << ", " << buffer.getType();
   // Each member gets its part.
   if (auto push = dyn_cast<PushOp>(op);
       push && push.getDirection() == Direction::ScatterRows)
@@ -395,8 +444,10 @@ LogicalResult FunctionLowering::lowerIndexer(IndexerOp op, Value predicate) {
   // Scores of as many rows at a time as the scratch memory holds.
   Value blocks = values.getDimBound(b, loc, op.getTable(), 1);
   if (!blocks)
-    return op.emitOpError("has a table whose width only the device knows, and "
-                          "the function has no step that bounds it");
+    return op.emitOpError(
+               "has a table whose width only the device knows, and "
+               "the function has no step that bounds it: 'table' is ")
+           << op.getTable().getType();
   Value width = arith::MulIOp::create(
       b, loc, blocks,
       arith::ConstantIndexOp::create(b, loc, op.getBlockSize()));
@@ -489,7 +540,8 @@ LogicalResult FunctionLowering::noteChunkRows(CountChunkRowsOp op,
   Value rows = values.getBound(b, loc, op.getRows());
   if (!starts || !rows)
     return op.emitOpError("has rows or requests that only the device knows, "
-                          "and the function has no step that bounds them");
+                          "and the function has no step that bounds them: ")
+           << (starts ? "'rows'" : "requests of 'query_start'");
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   rows = arith::MaxSIOp::create(b, loc, rows, zero);
   Value most = arith::AddIOp::create(
@@ -510,7 +562,10 @@ LogicalResult FunctionLowering::lowerChunks(Operation *op, Value queryStart,
   Value rows = values.getDimBound(b, loc, outs, 0);
   if (!starts || !rows)
     return op->emitOpError("has rows or requests that only the device knows, "
-                           "and the function has no step that bounds them");
+                           "and the function has no step that bounds them: ")
+           << (starts ? "rows of its last result, "
+                      : "requests of 'query_start', ")
+           << (starts ? outs : queryStart).getType();
   Value two = arith::ConstantIndexOp::create(b, loc, 2);
   auto type = MemRefType::get({ShapedType::kDynamic, 3}, b.getI32Type());
   Value table = memref::AllocOp::create(
@@ -546,8 +601,9 @@ LogicalResult FunctionLowering::lowerSplit(ZigzagSplitOp op, Value predicate) {
   Value starts = values.getDimBound(b, loc, op.getQueryStart(), 0);
   if (!starts)
     return op.emitOpError(
-        "has a number of requests that only the device knows, "
-        "and the function has no step that bounds it");
+               "has a number of requests that only the device knows, "
+               "and the function has no step that bounds it: 'query_start' is ")
+           << op.getQueryStart().getType();
   auto type =
       MemRefType::get({ShapedType::kDynamic, ranks + 2}, b.getI32Type());
   Value before = memref::AllocOp::create(b, loc, type, ValueRange{starts});
@@ -612,6 +668,9 @@ LogicalResult FunctionLowering::lowerRows(Operation *op,
   // Where what is wrong is recorded.
   if (isa<ShardLengthsOp, TokenSlotsOp>(op))
     operands.push_back(device);
+  if (auto draft = dyn_cast<DraftLengthsOp>(op);
+      draft && values.isDevice(draft.getStep()))
+    operands.push_back(device);
   launch(op, getKernelName(op), shape, *rows, operands, predicate,
          [&](KernelBuilder &k, ValueRange args) { emit(k, op, args); });
   lowered.push_back(op);
@@ -660,7 +719,10 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   Value value = getWhole(op, op.getValue(), predicate);
   Value rows = op.getRows() ? getWhole(op, op.getRows(), predicate) : Value();
   if (!value || (op.getRows() && !rows))
-    return op.emitOpError("looks at a value whose place only the device knows");
+    return op.emitOpError(
+               "looks at a value whose place only the device knows: ")
+           << (value ? "'rows'" : "'value'") << " is "
+           << (value ? op.getRows() : op.getValue()).getType();
   Value count =
       memref::AllocOp::create(b, loc, MemRefType::get({1}, b.getI64Type()));
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
@@ -700,8 +762,9 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   // steps in which it does not.
   OpBuilder checks(op);
   if (!predicate)
-    checkSizes(checks, op,
-               [&](Value buffer) { return !values.isDevice(buffer); });
+    checkSizes(
+        checks, op, [&](Value value) { return !values.isDevice(value); },
+        /*readsMemory=*/false);
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (values.isDevice(branch.getCondition()))
       return flatten(branch, predicate);
@@ -712,31 +775,36 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     // Nothing could tell which of them a kernel would have to compute.
     for (Region &region : branch->getRegions())
       if (!region.empty())
-        for (Value value : region.front().getTerminator()->getOperands())
-          if (values.isDevice(value))
+        for (OpOperand &yielded :
+             region.front().getTerminator()->getOpOperands())
+          if (values.isDevice(yielded.get()))
             return op->emitOpError("decides on the host about a value that "
-                                   "only the device knows: ")
-                   << value.getType();
+                                   "only the device knows: result #")
+                   << yielded.getOperandNumber() << ", of type "
+                   << yielded.get().getType();
     return success();
   }
   if (auto loop = dyn_cast<scf::ForOp>(op)) {
-    for (Value bound :
-         {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()})
+    for (auto [name, bound] :
+         {std::pair<StringRef, Value>{"lower bound", loop.getLowerBound()},
+          {"upper bound", loop.getUpperBound()},
+          {"step", loop.getStep()}})
       if (values.isDevice(bound))
-        return op->emitOpError("has a bound that only the device knows");
+        return op->emitOpError("has a bound that only the device knows: its ")
+               << name;
     // Also before the body is looked at, whose kernels may not take what such
     // a branch hands on: they would say so of themselves.
     auto verifyCarried = [&]() -> LogicalResult {
       for (ValueRange carried :
            {ValueRange(loop.getInitArgs()), loop.getYieldedValues()})
-        for (Value value : carried) {
+        for (auto [index, value] : llvm::enumerate(carried)) {
           auto branch = stripCasts(value).getDefiningOp<scf::IfOp>();
           if (values.isDevice(value) ||
               (branch && values.isDevice(branch.getCondition())))
             return op->emitOpError(
                        "carries a value to its next turn that only the "
-                       "device knows: ")
-                   << value.getType();
+                       "device knows: result #")
+                   << index << ", of type " << value.getType();
         }
       return success();
     };
@@ -858,7 +926,8 @@ LogicalResult FunctionLowering::verifyHostOnly() {
     if (isa<gpu::LaunchOp>(op))
       return WalkResult::skip();
     if (auto load = dyn_cast<memref::LoadOp>(op)) {
-      load.emitOpError("reads on the host what is in device memory");
+      load.emitOpError("reads on the host what is in device memory: ")
+          << load.getMemRefType();
       return WalkResult::interrupt();
     }
     return WalkResult::advance();

@@ -92,6 +92,7 @@ private:
   void overTasks(Value numTasks, llvm::function_ref<void(Value, Value)> body);
   void overTokens(Value rows, Value held, OnPlace body);
   void overOwnTokens(Value rows, Value held, OnPlace body);
+  void checkGroup(Value own);
   void pushToTokens();
   void pushToHeads();
   void unpackFromHeads();
@@ -357,6 +358,20 @@ void PushKernel::unpackFromTokens() {
   });
 }
 
+/// Records rows that are sharded to this rank where the type of the inbox says
+/// that there are others: only the device knows how many there are.
+void PushKernel::checkGroup(Value own) {
+  auto type = cast<MemRefType>(inbox.getType());
+  if (type.isDynamicDim(0))
+    return;
+  Value expected = i64(b, type.getDimSize(0)), found = toI64(b, own);
+  Value first =
+      b.both(b.equal(b.block(), b.index(0)), b.equal(b.thread(), b.index(0)));
+  b.when(b.both(first, b.negate(b.equal(found, expected))), [&] {
+    callDevice(b, "shardq_device_expect", {}, {device, expected, found});
+  });
+}
+
 void PushKernel::emit() {
   bool toTokens = op.getDirection() == Direction::HeadsToTokens;
   bool isUnpack = carry && carry->isLanding;
@@ -367,9 +382,11 @@ void PushKernel::emit() {
     for (int64_t size : type.getShape().drop_front())
       rowBytes *= size;
     Value rows = b.dim(ids, 0);
-    if (toTokens)
+    if (toTokens) {
       rows = b.sub(getOffset(b.add(coordinate, b.index(1))),
                    getOffset(coordinate));
+      checkGroup(rows);
+    }
     admitted =
         callDevice(b, "shardq_device_admit", b.getI32Type(),
                    {device, b.i32(op.getChannel()), b.i32(op.getExchange()),

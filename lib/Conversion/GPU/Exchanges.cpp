@@ -10,6 +10,7 @@
 #include "Overlap.h"
 #include "shardq/Analysis/Placement.h"
 #include "shardq/IR/CarrierOps.h"
+#include "shardq/IR/OperandNames.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -219,15 +220,20 @@ LogicalResult FunctionLowering::findCarriage(WaitOp wait, Carriage *&carriage) {
   PushOp push = found->second.push;
   if (!push->getBlock()->findAncestorOpInBlock(*wait)) {
     InFlightDiagnostic error =
-        wait.emitOpError("stands where the operands of its push are not known");
+        wait.emitOpError("stands where the operands of its push are not "
+                         "known: exchange ")
+        << wait.getExchange() << " on channel " << wait.getChannel();
     error.attachNote(push.getLoc()) << "the push is here";
     return error;
   }
-  for (Value value : found->second.operands)
+  for (auto [position, value] : llvm::enumerate(found->second.operands))
     if (memref::LoadOp load = values.findStale(value)) {
       InFlightDiagnostic error = wait.emitOpError(
           "belongs to a push of values from memory that has been written "
-          "since");
+          "since: ");
+      error << (position < push->getNumOperands()
+                    ? getOperandName(push, position)
+                    : "rows of 'inbox'");
       error.attachNote(load.getLoc()) << "it was loaded here";
       return error;
     }

@@ -23,11 +23,14 @@ static int64_t getRanks(Operation *op, FlatSymbolRefAttr mesh, StringRef axis) {
   return lookupMeshAxis(op, mesh, axis).axis.getSize();
 }
 
-/// `body(row, head)` for each head of a buffer `[T, H, ...]`.
-static void overHeads(KernelBuilder &b, Value buffer,
+/// `body(row, head)` for each head of a buffer `[T, H, ...]`, of rows that the
+/// other has too, if there is one.
+static void overHeads(KernelBuilder &b, Value buffer, Value other,
                       llvm::function_ref<void(Value, Value)> body) {
-  Value heads = b.dim(buffer, 1);
-  b.overBlocks(b.index(0), b.mul(b.dim(buffer, 0), heads), [&](Value task) {
+  Value heads = b.dim(buffer, 1), rows = b.dim(buffer, 0);
+  if (other)
+    rows = b.min(rows, b.dim(other, 0));
+  b.overBlocks(b.index(0), b.mul(rows, heads), [&](Value task) {
     body(b.divide(task, heads), b.remainder(task, heads));
   });
 }
@@ -63,7 +66,7 @@ static void emitWeighPartialKernel(KernelBuilder &b, WeighPartialOp op,
     return b.select(takesPart(b, lse), b.exp2(b.mul(b.sub(lse, top), toTwo)),
                     none);
   };
-  overHeads(b, share, [&](Value row, Value head) {
+  overHeads(b, share, merged, [&](Value row, Value head) {
     // Rows that types promise and nobody sent have no members, nor have those
     // that the partial output lacks.
     Value isKnown = b.both(b.less(row, rows), b.less(row, b.dim(partial, 0)));
@@ -115,7 +118,7 @@ static void emitSumPartialsKernel(KernelBuilder &b, SumPartialsOp op,
   Value inbox = args[0], out = args[1], zero = b.index(0);
   Value ranks = b.index(getRanks(op, op.getMeshAttr(), op.getAxis()));
   Value rows = b.divide(b.dim(inbox, 0), ranks);
-  overHeads(b, out, [&](Value row, Value head) {
+  overHeads(b, out, Value(), [&](Value row, Value head) {
     // Rows that types promise and nobody sent have no members.
     Value members = b.select(b.less(row, rows), ranks, zero);
     b.overThreads(zero, b.dim(out, 2), [&](Value d) {

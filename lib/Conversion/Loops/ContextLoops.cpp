@@ -306,7 +306,10 @@ void mlir::shardq::emitMergeLse(LoopBuilder &b, MergeLseOp op,
   Value lses = b.scratch({ranks}, b.getF32Type());
   Value rows = arith::DivUIOp::create(b, b.dim(inbox, 0), b.index(ranks));
 
-  b.loop(zero, b.dim(out, 0), [&](Value row) {
+  Value count = b.dim(out, 0);
+  if (merged)
+    count = b.min(count, b.dim(merged, 0));
+  b.loop(zero, count, [&](Value row) {
     // Rows that types promise and nobody sent have no members.
     Value members = b.select(b.less(row, rows), b.index(ranks), zero);
     b.loop(zero, b.index(heads), [&](Value head) {
@@ -378,7 +381,10 @@ void mlir::shardq::emitWeighPartial(LoopBuilder &b, WeighPartialOp op,
       RankOp::create(b, b.getIndexType(), op.getMeshAttr(), op.getAxisAttr());
   Value rows = arith::DivUIOp::create(b, b.dim(lses, 0), b.index(ranks));
 
-  b.loop(zero, b.dim(share, 0), [&](Value row) {
+  Value count = b.dim(share, 0);
+  if (merged)
+    count = b.min(count, b.dim(merged, 0));
+  b.loop(zero, count, [&](Value row) {
     // Rows that types promise and nobody sent have no members, nor have those
     // that the partial output lacks.
     Value isKnown = b.both(b.less(row, rows), b.less(row, b.dim(partial, 0)));

@@ -169,7 +169,7 @@ static void holdToCommonRows(OpBuilder &builder, Operation *op,
 
 /// What a caller may have got wrong and no type says.
 static void checkStep(OpBuilder &builder, Operation *op) {
-  checkSizes(builder, op, [](Value) { return true; });
+  checkSizes(builder, op, [](Value) { return true; }, /*readsMemory=*/true);
   auto expand = dyn_cast<ExpandRowsOp>(op);
   if (!expand)
     return;
@@ -287,7 +287,7 @@ void ConvertShardQToLoopsPass::runOnOperation() {
   });
   for (Operation *op : calls) {
     OpBuilder builder(op);
-    checkSizes(builder, op, [](Value) { return true; });
+    checkSizes(builder, op, [](Value) { return true; }, /*readsMemory=*/true);
   }
   for (Operation *op : ops)
     if (failed(convert(op)))

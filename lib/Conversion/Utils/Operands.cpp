@@ -189,9 +189,188 @@ static void checkRelated(OpBuilder &builder, Operation *op, StringRef what,
              expected(getSize(other)));
 }
 
+/// Whether both are the same number for certain: constants, one value, rows of
+/// one buffer, or the same arithmetic on such.
+static bool isSameCount(OpFoldResult one, OpFoldResult other) {
+  if (isEqualConstantIntOrValue(one, other))
+    return true;
+  auto getMaker = [](OpFoldResult number) -> Operation * {
+    auto value = dyn_cast<Value>(number);
+    return value ? value.getDefiningOp() : nullptr;
+  };
+  Operation *maker = getMaker(one), *otherMaker = getMaker(other);
+  if (!maker || !otherMaker || maker->getName() != otherMaker->getName())
+    return false;
+  if (auto dim = dyn_cast<memref::DimOp>(maker)) {
+    auto otherDim = cast<memref::DimOp>(otherMaker);
+    return dim.getConstantIndex() == 0 && otherDim.getConstantIndex() == 0 &&
+           isa<MemRefType>(dim.getSource().getType()) &&
+           isa<MemRefType>(otherDim.getSource().getType()) &&
+           isSameCount(getRowCount(dim.getSource()),
+                       getRowCount(otherDim.getSource()));
+  }
+  return isa<arith::MulIOp, arith::DivUIOp>(maker) &&
+         llvm::all_of(
+             llvm::zip_equal(maker->getOperands(), otherMaker->getOperands()),
+             [](auto pair) {
+               auto [a, b] = pair;
+               return isSameCount(a, b);
+             });
+}
+
+/// Whether `all` is so many times `rows`, for certain.
+static bool isTimes(OpFoldResult all, int64_t ranks, OpFoldResult rows) {
+  std::optional<int64_t> allNumber = getConstantIntValue(all);
+  std::optional<int64_t> number = getConstantIntValue(rows);
+  if (allNumber && number)
+    return *allNumber % ranks == 0 && *allNumber / ranks == *number;
+  if (ranks == 1)
+    return isSameCount(all, rows);
+  auto value = dyn_cast<Value>(all);
+  auto product = value ? value.getDefiningOp<arith::MulIOp>() : arith::MulIOp();
+  if (!product || getConstantIntValue(product.getRhs()) != ranks)
+    return false;
+  auto part = product.getLhs().getDefiningOp<memref::DimOp>();
+  if (part && part.getConstantIndex() == 0 &&
+      isa<MemRefType>(part.getSource().getType()) &&
+      isSameCount(getRowCount(part.getSource()), rows))
+    return true;
+  return isSameCount(OpFoldResult(product.getLhs()), rows);
+}
+
+namespace {
+
+/// What an exchange moves, and the rows that it ends in: the second may be in
+/// a type that was written by hand. What of both is the host's is compared.
+class ExchangeSizes {
+public:
+  ExchangeSizes(OpBuilder &builder, Operation *op,
+                llvm::function_ref<bool(Value)> isKnown, bool readsMemory)
+      : b(builder), op(op), isKnown(isKnown), readsMemory(readsMemory) {}
+
+  void check(PushOp push);
+  void checkMerge(Value inbox, Value out, Value merged, MeshAxis over);
+  void checkSame(StringRef name, Value buffer, Value other);
+
+private:
+  Value getRows(Value buffer);
+  void expect(StringRef name, Value found, Value expected) {
+    if (found && expected)
+      expectSize(b, op, "rows", name, found, expected);
+  }
+  void checkTimes(Value many, int64_t ranks, StringRef name, Value few);
+  void checkGroup(StringRef name, Value buffer, PushOp push);
+
+  OpBuilder &b;
+  Operation *op;
+  llvm::function_ref<bool(Value)> isKnown;
+  bool readsMemory;
+};
+
+} // namespace
+
+/// Rows of a buffer, by what it was made with; null where the host does not
+/// know them.
+Value ExchangeSizes::getRows(Value buffer) {
+  OpFoldResult count = getRowCount(buffer);
+  auto value = dyn_cast<Value>(count);
+  if (!value)
+    return arith::ConstantIndexOp::create(
+        b, op->getLoc(), cast<MemRefType>(buffer.getType()).getDimSize(0));
+  if (!isKnown(value))
+    return {};
+  if (!isa<MemRefType>(value.getType()))
+    return value;
+  return b.createOrFold<memref::DimOp>(op->getLoc(), value, 0);
+}
+
+void ExchangeSizes::checkSame(StringRef name, Value buffer, Value other) {
+  if (!isSameCount(getRowCount(buffer), getRowCount(other)))
+    expect(name, getRows(buffer), getRows(other));
+}
+
+/// `few` has the rows of each of the ranks that `many` has those of.
+void ExchangeSizes::checkTimes(Value many, int64_t ranks, StringRef name,
+                               Value few) {
+  if (isTimes(getRowCount(many), ranks, getRowCount(few)))
+    return;
+  Value all = getRows(many);
+  if (!all)
+    return;
+  Location loc = op->getLoc();
+  Value each = arith::DivUIOp::create(
+      b, loc, all, arith::ConstantIndexOp::create(b, loc, ranks));
+  expect(name, getRows(few), each);
+}
+
+void ExchangeSizes::checkMerge(Value inbox, Value out, Value merged,
+                               MeshAxis over) {
+  checkTimes(inbox, over.axis.getSize(), "'out'", out);
+  if (merged)
+    checkSame("'merged'", merged, out);
+}
+
+/// Whether a number of rows was computed from these offsets.
+static bool isFromOffsets(OpFoldResult rows, Value offsets) {
+  auto value = dyn_cast<Value>(rows);
+  auto difference =
+      value ? value.getDefiningOp<arith::SubIOp>() : arith::SubIOp();
+  return difference &&
+         llvm::all_of(difference->getOperands(), [&](Value operand) {
+           auto cast = operand.getDefiningOp<arith::IndexCastOp>();
+           auto load = cast ? cast.getIn().getDefiningOp<memref::LoadOp>()
+                            : memref::LoadOp();
+           return load && load.getMemRef() == offsets;
+         });
+}
+
+/// The buffer has the rows that are sharded to this rank.
+void ExchangeSizes::checkGroup(StringRef name, Value buffer, PushOp push) {
+  if (!readsMemory || isFromOffsets(getRowCount(buffer), push.getOffsets()))
+    return;
+  Value found = getRows(buffer);
+  if (!found)
+    return;
+  expect(name, found,
+         createGroupRows(b, op->getLoc(), push.getOffsets(), push.getMeshAttr(),
+                         push.getAxisAttr()));
+}
+
+void ExchangeSizes::check(PushOp push) {
+  int64_t ranks =
+      lookupMeshAxis(op, push.getMeshAttr(), push.getAxis()).axis.getSize();
+  Value source = push.getSources().front(), inbox = push.getInbox();
+  std::string name = getOperandName(op, 0), of = "'inbox'";
+  switch (push.getDirection()) {
+  case Direction::GatherHeads:
+    return checkSame(name, source, inbox);
+  case Direction::ScatterHeads:
+    return checkTimes(inbox, ranks, name, source);
+  case Direction::GatherRows:
+    // Blocks are as many as a number of the step says.
+    if (!push.getBlocks())
+      checkTimes(inbox, ranks, name, source);
+    return;
+  case Direction::ScatterRows:
+    // What members cannot share is told by the wait.
+    return;
+  case Direction::HeadsToTokens:
+    checkSame(name, source, push.getIds());
+    return checkGroup(of, inbox, push);
+  case Direction::TokensToHeads:
+    checkGroup(name, source, push);
+    return checkSame(of, inbox, push.getIds());
+  }
+}
+
 void mlir::shardq::checkSizes(OpBuilder &builder, Operation *op,
-                              llvm::function_ref<bool(Value)> isKnown) {
+                              llvm::function_ref<bool(Value)> isKnown,
+                              bool readsMemory) {
   checkRows(builder, op, isKnown);
+  ExchangeSizes exchange(builder, op, isKnown, readsMemory);
+  auto getAxis = [](auto op) {
+    return lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+  };
   Location loc = op->getLoc();
   auto checkLengths = [&](StringRef name, Value lengths, Value starts) {
     checkRelated(builder, op, "requests", name, lengths, starts, isKnown,
@@ -212,14 +391,35 @@ void mlir::shardq::checkSizes(OpBuilder &builder, Operation *op,
           checkRelated(builder, op, "requests", "lengths", op.getLengths(),
                        op.getTable(), isKnown, [](Value size) { return size; });
       })
+      .Case([&](DraftLengthsOp op) {
+        // The verifier has seen constants.
+        Value step = op.getStep();
+        if (getConstantIntValue(step) || !isKnown(step))
+          return;
+        Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+        Value held = arith::MaxSIOp::create(builder, loc, step, zero);
+        ExpectOp::create(builder, loc, "'step' of shardq.draft_lengths", step,
+                         held);
+      })
+      .Case([&](PushOp op) { exchange.check(op); })
+      .Case([&](MergeLseOp op) {
+        exchange.checkMerge(op.getInbox(), op.getOut(), op.getMerged(),
+                            getAxis(op));
+      })
+      .Case([&](SumPartialsOp op) {
+        exchange.checkMerge(op.getInbox(), op.getOut(), Value(), getAxis(op));
+      })
       .Case([&](WeighPartialOp op) {
-        MeshAxis over = lookupMeshAxis(op, op.getMeshAttr(), op.getAxis());
+        MeshAxis over = getAxis(op);
         checkRelated(builder, op, "rows", "lses", op.getLses(), op.getPartial(),
                      isKnown, [&](Value rows) -> Value {
                        Value ranks = arith::ConstantIndexOp::create(
                            builder, loc, over.axis.getSize());
                        return arith::MulIOp::create(builder, loc, rows, ranks);
                      });
+        for (auto [name, out] : llvm::zip(
+                 ArrayRef<StringRef>{"'share'", "'merged'"}, op.getOuts()))
+          exchange.checkSame(name, out, op.getPartial());
       });
 }
 

@@ -28,10 +28,11 @@ SmallVector<unsigned> getRowPositions(Operation *op);
 bool haveSameRows(ArrayRef<Value> buffers);
 
 /// Has the runtime compare the sizes of operands of `op` that are read and
-/// belong together, where they may differ: rows, requests. `isKnown` says of
-/// which buffers the host knows them.
+/// belong together, where they may differ: rows, requests; of exchanges also
+/// those of where rows go. `isKnown` says which numbers the host knows, and of
+/// which buffers, `readsMemory` whether it may look at what they hold.
 void checkSizes(OpBuilder &builder, Operation *op,
-                llvm::function_ref<bool(Value)> isKnown);
+                llvm::function_ref<bool(Value)> isKnown, bool readsMemory);
 
 /// A buffer of `type` at an `!llvm.ptr`, as a memref whose sizes are given for
 /// its dynamic dimensions and whose layout is the identity.

@@ -98,6 +98,22 @@ func.func @draft(%n: tensor<?xi32>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi
         expect_equal(found, expected, "lengths of two steps")
 
 
+def draft_steps_wrong():
+    """A step below 0 is told with its number, and counts as 0."""
+    for ranks, step in zip((1, 2, 3, 4, 8), (-1, -2, -7, -2**31, -2**63)):
+        split = '{shardq.split = #shardq.split<@ranks, 0 over "tp">}'
+        found = run(f"""
+shardq.mesh @ranks ["tp" = {ranks}]
+func.func @draft(%n: tensor<?xi32>, %step: index) -> (tensor<?xi32> {split}) {{
+  %l = shardq.draft_lengths %n step(%step) : (tensor<?xi32>, index) -> tensor<?xi32>
+  return %l : tensor<?xi32>
+}}
+""", dict(n=np.array([3, 0], "<i4"), step=np.array(step, "<i8")), status=1)
+        for rank in range(ranks):
+            told = f"rank {rank}: sizes disagree, {step} where 0 is expected: 'step' of shardq.draft_lengths"
+            expect(told in found, f"no '{told}' in:\n{found}")
+
+
 # Indices.
 
 

@@ -330,6 +330,121 @@ def parts_slices():
                    *disagree("rows of 'slots' of shardq.sparse_mla"), most=5)
 
 
+def of_promised(ranks, width, most):
+    """Exchanges with a type that says how many rows come out, and sources whose types do not."""
+    heads = 2 * ranks
+    (a, make_a), (p, make_p), (l, make_l) = heads_of("a", 4), heads_of("p", 4, heads), lses_of("l", heads)
+    part, lse = f"tensor<?x{heads}x4xf32>", f"tensor<?x{heads}xf32>"
+    merge = f"{make_p}{make_l}  %r, %m = shardq.combine_lse %p lse(%l) over @ranks \"tp\""
+    pushed = most > width
+    gathered = f"rows of source 0 of {'gather_heads of shardq.push' if pushed else 'shardq.gather_query'}"
+    merged = "rows of 'out' of shardq.merge_lse" if pushed else "rows of 'partial' of shardq.combine_lse"
+    summed = "rows of 'out' of shardq.sum_partials" if pushed else "rows of 'source' of shardq.reduce_heads"
+    yield "gather", a, make_a, f"""  %r = shardq.gather_query(%a) over @ranks "tp"
+      : (tensor<?x2x4xf32>) -> tensor<{width}x{heads}x4xf32>""", f"tensor<{width}x{heads}x4xf32>", gathered
+    yield "merge", f"{p}, {l}", "", merge + f""" : ({part}, {lse})
+      -> (tensor<{width}x2x4xf32>, tensor<{width}x2xf32>)""", f"tensor<{width}x2x4xf32>", merged
+    yield "merge", f"{p}, {l}", "", merge + f""" : ({part}, {lse})
+      -> (tensor<{width}x2x4xf32>, tensor<?x2xf32>)""", f"tensor<{width}x2x4xf32>", merged
+    yield "merge", f"{p}, {l}", make_p + make_l, f"""  %m, %r = shardq.combine_lse %p lse(%l) over @ranks "tp" : ({part}, {lse})
+      -> (tensor<?x2x4xf32>, tensor<{width}x2xf32>)""", f"tensor<{width}x2xf32>", \
+        "rows of 'merged' of shardq.merge_lse" if pushed else merged
+    yield "scatter", f"{p}, {l}", "", merge + f""" {{scatter_tokens}} : ({part}, {lse})
+      -> (tensor<{width}x{heads}x4xf32>, tensor<?x{heads}xf32>)""", f"tensor<{width}x{heads}x4xf32>", merged
+    yield "sum", p, make_p, f"""  %r = shardq.reduce_heads %p over @ranks "tp"
+      : ({part}) -> tensor<{width}x2x4xf32>""", f"tensor<{width}x2x4xf32>", summed
+
+
+def promised_of(most):
+    width = 6
+    for ranks, others in zip(RANKS, (5, 9, 0, 7, 4)):
+        for name, arguments, make, op, result, what in of_promised(ranks, width, most):
+            scale = ranks if name == "scatter" else 1
+            for rows in (width, others):
+                inputs = dict(a_of=(rows, 8)) if name == "gather" else dict(
+                    p_of=(scale * rows, 8 * ranks), l_of=(scale * rows, 2 * ranks, 1))
+                if name == "sum":
+                    inputs.pop("l_of")
+                found, want = rows, width
+                if most > width and what.startswith(("rows of 'out'", "rows of 'merged'")):
+                    found, want = want, found
+                elif most < width:
+                    found, want = found * scale, want * scale
+                expected = [] if rows == width else [f"sizes disagree, {found} where {want} is expected", what]
+                parts_fail(ranks, arguments, make + op, result, inputs, *expected, most=most)
+
+
+def promised():
+    """Results whose types say how many rows they have: others are no result."""
+    promised_of(64)
+
+
+def promised_slices():
+    """The same in steps of more rows than inboxes hold."""
+    promised_of(3)
+
+
+def promised_shares():
+    """Of shares that are not exchanged yet."""
+    for ranks, rows in zip(RANKS, (5, 9, 0, 7, 4)):
+        (p, make_p), (l, make_l) = heads_of("p", 4), lses_of("l", 2)
+        for share, merged, what in (("6", "?", "share"), ("?", "6", "merged")):
+            results = f"tensor<{share}x2x4xf32>", f"tensor<{merged}x2xf32>"
+            for of in (6, rows):
+                parts_fail(ranks, f"{p}, {l}", make_p + make_l + f"""  %r, %m = shardq.weigh_partial %p lses(%l) over @ranks "tp"
+      : (tensor<?x2x4xf32>, tensor<?x2xf32>) -> ({results[0]}, {results[1]})
+  %n = tensor.expand_shape %m [[0], [1, 2]] output_shape [{"%m_rows" if merged == "?" else 6}, 2, 1] : {results[1]} into tensor<{merged}x2x1xf32>
+""".replace("  %n =", "  %m_rows = tensor.dim %m, %c0 : " + results[1] + "\n  %n ="), results[0],
+                           dict(p_of=(of, 8), l_of=(of * ranks, 2, 1)),
+                           *([] if of == 6 else [f"sizes disagree, 6 where {of} is expected", f"rows of '{what}' of shardq.weigh_partial"]))
+
+
+def of_exchange(ranks, rows, tokens, body, result):
+    """An exchange of a step of so many tokens, of sources with other rows."""
+    (a, make_a), (s, take_s) = heads_of("a", 4, 2 if "heads_to_tokens" in body else 2 * ranks), made("s")
+    arguments = f"{a}, {s}, %n: index"
+    split = f"""  %d = arith.constant 0 : index
+  %ids, %offsets = shardq.zigzag_split %s decodes(%d) rows(%n) over @ranks "tp" : ({VECTOR}, index, index) -> ({VECTOR}, tensor<{ranks + 1}xi32>)
+"""
+    heads = 2 if "heads_to_tokens" in body else 2 * ranks
+    inputs = dict(entries("s", [0, tokens]), a_of=(rows, 4 * heads), n=np.array(tokens, "<i8"))
+    return arguments, make_a + take_s + split + body, result, inputs
+
+
+def promised_exchange():
+    """Sources of an exchange, and what comes out, that have not the rows of the step, or of this rank."""
+    for ranks, wrong in zip(RANKS, (5, 9, 0, 7, 4)):
+        tokens = 6 * ranks
+        operands = f"by(%ids, %offsets) decodes(%d) over @ranks \"tp\" : "
+        types = f"{VECTOR}, tensor<{ranks + 1}xi32>, index"
+        for own in ("?", 6):
+            out = f"tensor<{own}x{2 * ranks}x4xf32>"
+            for rows in (tokens, tokens - 1 - wrong % 4, tokens + 3):
+                # With one rank nothing is pushed, unless the type is to be compared.
+                of = "shardq.exchange" if ranks == 1 and own == "?" else "heads_to_tokens of shardq.push"
+                expected = [] if rows == tokens else [f"sizes disagree, {rows} where {tokens} is expected",
+                                                      f"rows of source 0 of {of}"]
+                arguments, body, result, inputs = of_exchange(
+                    ranks, rows, tokens, f"  %r = shardq.exchange heads_to_tokens(%a) {operands}(tensor<?x2x4xf32>, {types}) -> {out}", out)
+                parts_fail(ranks, arguments, body, result, inputs, *expected)
+            out = f"tensor<{own if own == '?' else tokens}x2x4xf32>"
+            for rows in (6, wrong):
+                expected = [] if rows == 6 else [f"sizes disagree, {rows} where 6 is expected",
+                                                 "rows of source 0 of tokens_to_heads of shardq.push"]
+                arguments, body, result, inputs = of_exchange(
+                    ranks, rows, tokens, f"  %r = shardq.exchange tokens_to_heads(%a) {operands}(tensor<?x{2 * ranks}x4xf32>, {types}) -> {out}", out)
+                parts_fail(ranks, arguments, body, result, inputs, *expected)
+        # Types that say other numbers than the step.
+        for direction, source, out, found, want in (
+                ("heads_to_tokens", "?x2", f"tensor<5x{2 * ranks}x4xf32>", 5, 6),
+                ("tokens_to_heads", f"?x{2 * ranks}", f"tensor<{tokens - 1}x2x4xf32>", tokens - 1, tokens)):
+            arguments, body, result, inputs = of_exchange(
+                ranks, tokens if direction == "heads_to_tokens" else 6, tokens,
+                f"  %r = shardq.exchange {direction}(%a) {operands}(tensor<{source}x4xf32>, {types}) -> {out}", out)
+            parts_fail(ranks, arguments, body, result, inputs, f"sizes disagree, {found} where {want} is expected",
+                       "rows of 'inbox' of shardq.push")
+
+
 def requests():
     """Lists over requests that differ."""
     for ranks, starts, lengths in zip(itertools.cycle(RANKS), ([0, 3, 9, 9], [0, 3], [0]), ([5], [5, 9, 2], [5])):
