@@ -775,11 +775,11 @@ LogicalResult FunctionLowering::lowerRowOp(Operation *op, Value predicate) {
   FailureOr<Value> rows = getRows(op);
   if (failed(rows))
     return failure();
-  if (auto expand = dyn_cast<ExpandRowsOp>(op)) {
-    if (!values.isDevice(expand.getRows()))
-      values.setStepRows(expand.getRows());
+  if (auto expand = dyn_cast<ExpandRowsOp>(op);
+      expand && !values.isDevice(expand.getRows()))
+    values.setStepRows(expand.getRows());
+  if (isa<ExpandRowsOp>(op))
     operands.push_back(device);
-  }
   launch(
       op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
       [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
