@@ -296,6 +296,14 @@ TransportAttr Selector::chooseOther(Transport wanted, StringRef obstacle,
                                obstacle);
 }
 
+/// What stands against each way for rows.
+static InFlightDiagnostic rejectAll(CollectiveOpInterface op,
+                                    const Facts &facts) {
+  return op->emitOpError("cannot travel: ")
+         << findObstacle(Transport::Direct, facts) << "; "
+         << findObstacle(Transport::Nccl, facts);
+}
+
 FailureOr<TransportAttr> Selector::choose(CollectiveOpInterface op,
                                           const Facts &facts) {
   TransportAttr given = op.getTransportAttr();
@@ -314,9 +322,7 @@ FailureOr<TransportAttr> Selector::choose(CollectiveOpInterface op,
   }
   if (const Row *row = findChoice(facts))
     return makeChoice(row->transport, getReason(*row, facts));
-  return op->emitOpError("cannot travel: ")
-         << findObstacle(Transport::Direct, facts) << "; "
-         << findObstacle(Transport::Nccl, facts);
+  return rejectAll(op, facts);
 }
 
 LogicalResult Selector::select(CollectiveOpInterface op) {
@@ -342,9 +348,7 @@ LogicalResult Selector::selectPart(CollectiveOpInterface part,
   if (transport == Transport::AgRs || transport == Transport::AgAr) {
     const Row *row = findChoice(facts);
     if (!row)
-      return part->emitOpError("cannot travel: ")
-             << findObstacle(Transport::Direct, facts) << "; "
-             << findObstacle(Transport::Nccl, facts);
+      return rejectAll(part, facts);
     // Why there is such a part, and why it travels as it does.
     reason = (stringifyTransport(transport) + " of a merge: " + reason + "; " +
               getReason(*row, facts))

@@ -1,7 +1,28 @@
 //===- SliceSteps.cpp - Exchanges of more rows than inboxes hold ----------===//
+//
+// Inboxes hold as many rows as were planned, and an exchange of more is an
+// error at run time. Here it becomes a loop.
+//
+// A chain is what goes through that loop together: an exchange and the ops on
+// the same rows that belong to it, as the gather of queries, the attention and
+// the merge of what comes out (SliceChains.cpp finds them). So rows are
+// gathered and merged turn by turn, and neither inbox is needed for more.
+//
+// A turn is once through the chain, with the next rows that fit. Where all
+// ranks have the same rows, a turn has the same of them on each; where each has
+// a shard, a turn has as many rows of every shard, and what holds the rows of
+// all ranks is cut and put together shard by shard. All ranks take as many
+// turns, so the number of rows must be the same on all.
+//
+// A chain that is known to fit is left alone. Another has its turns in a branch
+// that is taken where there are too many rows, or has nothing but turns, up to
+// a bound, where a GPU's host does not know the number.
+//
+//===----------------------------------------------------------------------===//
 
 #include "IndexProducers.h"
 #include "Rows.h"
+#include "SliceChains.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -12,7 +33,6 @@
 #include "shardq/IR/OperandNames.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
-#include "llvm/ADT/SetVector.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQSLICESTEPS
@@ -24,9 +44,7 @@ using namespace mlir::shardq;
 
 namespace {
 
-/// Ops of one block that work on the same rows, in program order. What they
-/// hand on is used behind the last one only.
-using Chain = SmallVector<Operation *>;
+using Chain = SliceChain;
 
 class Slicer {
 public:
@@ -38,10 +56,9 @@ public:
 
 private:
   LogicalResult verifyOptions();
-  void findChains();
   bool canSlice(const Chain &chain, const RankDependence &dependence);
-  int64_t getMost(const Chain &chain) const;
-  int64_t getMostGiven(const Chain &chain) const;
+  int64_t getTurnRows(const Chain &chain) const;
+  int64_t getSourceRowsThatFit(const Chain &chain) const;
   bool fits(const Chain &chain);
   bool isTooLong(const Chain &chain) const;
   void slice(const Chain &chain);
@@ -50,307 +67,16 @@ private:
 
   ModuleOp module;
   int64_t maxTokens, maxRequests;
-  SmallVector<Chain> chains;
   OpBuilder builder;
 };
 
 } // namespace
-
-/// Whether all that uses the values is in the chain.
-static bool isUsedWithin(ValueRange values, ArrayRef<Operation *> chain) {
-  return llvm::all_of(values, [&](Value value) {
-    return llvm::all_of(value.getUsers(), [&](Operation *user) {
-      return llvm::is_contained(chain, user);
-    });
-  });
-}
-
-static bool isInBlockOf(Operation *op, Operation *other) {
-  return op && op->getBlock() == other->getBlock();
-}
-
-static int64_t getNumRanks(CollectiveOpInterface op) {
-  return lookupMeshAxis(op, op.getMeshAttr(), op.getAxisAttr()).axis.getSize();
-}
-
-/// How many ranks have shards of the rows that the op gathers, or merges and
-/// scatters; none where each has all of its rows.
-static std::optional<int64_t> getShards(Operation *op) {
-  auto merge = dyn_cast<CombineLseOp>(op);
-  auto gather = dyn_cast<GatherRowsOp>(op);
-  if (!(merge && merge.getScatterTokens()) &&
-      !(gather && gather.getTokenShards()))
-    return std::nullopt;
-  return getNumRanks(cast<CollectiveOpInterface>(op));
-}
-
-/// A gather by itself of rows that are not shards of a step's.
-static GatherRowsOp getLoneGather(const Chain &chain) {
-  auto gather = dyn_cast<GatherRowsOp>(chain.front());
-  return chain.size() == 1 && gather && !gather.getTokenShards()
-             ? gather
-             : GatherRowsOp();
-}
-
-/// A merge by itself of rows of which each rank gets its own.
-static CombineLseOp getLoneScatter(const Chain &chain) {
-  auto merge = dyn_cast<CombineLseOp>(chain.front());
-  return chain.size() == 1 && merge && merge.getScatterTokens()
-             ? merge
-             : CombineLseOp();
-}
-
-/// How many ranks have rows in the chain, of which each has a slice in each
-/// turn; none where all have the same.
-static std::optional<int64_t> getShards(const Chain &chain) {
-  if (GatherRowsOp gather = getLoneGather(chain))
-    return getNumRanks(gather);
-  for (Operation *op : chain)
-    if (std::optional<int64_t> shards = getShards(op))
-      return shards;
-  return std::nullopt;
-}
-
-/// Whether the slice is the heads of all rows that were gathered.
-static bool isOfPaddedHeads(tensor::ExtractSliceOp op) {
-  auto gather = op.getSource().getDefiningOp<GatherQueryOp>();
-  return gather && gather.getPaddedHeads() && op.getType().getRank() == 3 &&
-         op.hasUnitStride() && op.hasZeroOffset() &&
-         op.getType().getDimSize(0) == op.getSourceType().getDimSize(0);
-}
-
-/// The gather that partial outputs come from, with the attention between, so
-/// that gathers and merges alternate.
-static void addAttention(Chain &chain, Value partial) {
-  Chain with = chain;
-  Operation *source = partial.getDefiningOp();
-  auto take = [&] {
-    if (!isInBlockOf(source, chain.back()) ||
-        !isUsedWithin(source->getResults(), with))
-      return false;
-    with.push_back(source);
-    return true;
-  };
-  if (auto attention = dyn_cast_if_present<SparseMlaOp>(source)) {
-    if (attention.getQ().size() != 1 || !take())
-      return;
-    source = attention.getQ().front().getDefiningOp();
-    // Of rows with room for more.
-    if (auto part = dyn_cast_if_present<tensor::ExtractSliceOp>(source)) {
-      if (!isOfPaddedHeads(part) || !take())
-        return;
-      source = part.getSource().getDefiningOp();
-    }
-  }
-  if (isa_and_present<GatherQueryOp>(source) && take())
-    chain = std::move(with);
-}
-
-static bool isRowOperand(OpOperand &operand) {
-  if (auto rowWise = dyn_cast<RowWiseOpInterface>(operand.getOwner()))
-    return rowWise.isRowOperand(operand);
-  if (auto merge = dyn_cast<CombineLseOp>(operand.getOwner()))
-    return operand.get() != merge.getSink();
-  // Of the others all are, or come from the chain, but for numbers of rows.
-  return isa<ShapedType>(operand.get().getType());
-}
-
-/// A gather of shards, or the numbers of rows that it has gathered as columns.
-static bool makesShards(Operation *op, CombineLseOp merge) {
-  if (auto numbers = dyn_cast<tensor::CollapseShapeOp>(op)) {
-    op = numbers.getSrc().getDefiningOp();
-    if (numbers.getSrcType().getRank() != 2 ||
-        numbers.getSrcType().getDimSize(1) != 1)
-      return false;
-  }
-  auto gather = dyn_cast_if_present<GatherRowsOp>(op);
-  return gather && gather.getTokenShards() &&
-         gather.getMeshAttr() == merge.getMeshAttr() &&
-         gather.getAxisAttr() == merge.getAxisAttr();
-}
-
-/// The attention whose partial outputs are scattered, the gather of its
-/// queries, and what makes its slots of gathered positions, where nothing else
-/// wants those: rows of all ranks, in turns as well.
-static void addShards(Chain &chain, CombineLseOp merge) {
-  auto attention = merge.getPartial().getDefiningOp<SparseMlaOp>();
-  if (!isInBlockOf(attention, merge) ||
-      !isUsedWithin(attention->getResults(), chain) ||
-      attention.getQ().size() != 1)
-    return;
-  llvm::SetVector<Operation *> found;
-  found.insert(attention);
-  for (unsigned i = 0; i < found.size(); ++i)
-    for (OpOperand &operand : found[i]->getOpOperands()) {
-      Operation *source = operand.get().getDefiningOp();
-      // What a gather takes is this rank's.
-      if (isInBlockOf(source, merge) && isRowOperand(operand) &&
-          !isa<GatherRowsOp>(found[i]) &&
-          (isa<FilterIndicesOp>(source) || makesShards(source, merge)))
-        found.insert(source);
-    }
-  Chain with = chain;
-  llvm::append_range(with, found);
-  // Without a shared one those that it needs are shared too.
-  auto isShared = [&](Operation *op) {
-    return found.contains(op) && !isUsedWithin(op->getResults(), with);
-  };
-  while (true) {
-    auto *shared = llvm::find_if(with, isShared);
-    if (shared == with.end())
-      break;
-    with.erase(shared);
-  }
-  if (llvm::is_contained(with, attention.getQ().front().getDefiningOp()))
-    chain = std::move(with);
-}
-
-/// Shares are weighed with LSEs that were gathered for that.
-static void addWeights(Chain &chain, ReduceHeadsOp sums) {
-  auto weigh = sums.getSource().getDefiningOp<WeighPartialOp>();
-  if (!isInBlockOf(weigh, sums) ||
-      !isUsedWithin(weigh->getResult(0), {sums.getOperation()}))
-    return;
-  auto lses = weigh.getLses().getDefiningOp<GatherRowsOp>();
-  if (!isInBlockOf(lses, sums) ||
-      !isUsedWithin(lses->getResults(), {weigh.getOperation()}))
-    return;
-  for (Value merged : weigh->getResults().drop_front())
-    for (Operation *user : merged.getUsers())
-      if (Operation *place = sums->getBlock()->findAncestorOpInBlock(*user);
-          !place || !sums->isBeforeInBlock(place))
-        return;
-  chain.append({weigh, lses});
-  addAttention(chain, weigh.getPartial());
-}
-
-/// The merge along another axis that a merge has its partial outputs from.
-static CombineLseOp getMergeBefore(CombineLseOp merge) {
-  auto before = merge.getPartial().getDefiningOp<CombineLseOp>();
-  bool belongs = isInBlockOf(before, merge) &&
-                 merge.getPartialLse().getDefiningOp() == before &&
-                 isUsedWithin(before->getResults(), {merge.getOperation()});
-  return belongs ? before : CombineLseOp();
-}
-
-/// Whether the op is such a merge before another.
-static bool isMergedAgain(Operation *op) {
-  return llvm::any_of(op->getUsers(), [&](Operation *user) {
-    auto merge = dyn_cast<CombineLseOp>(user);
-    return merge && getMergeBefore(merge) == op;
-  });
-}
-
-/// `last` and what belongs to it.
-static Chain findChain(Operation *last) {
-  Chain chain{last};
-  if (auto merge = dyn_cast<CombineLseOp>(last)) {
-    while (CombineLseOp before = getMergeBefore(merge)) {
-      chain.push_back(before);
-      merge = before;
-    }
-    if (merge.getScatterTokens())
-      addShards(chain, merge);
-    else
-      addAttention(chain, merge.getPartial());
-  } else if (auto sums = dyn_cast<ReduceHeadsOp>(last))
-    addWeights(chain, sums);
-  llvm::sort(chain, [](Operation *one, Operation *other) {
-    return one->isBeforeInBlock(other);
-  });
-  return chain;
-}
-
-/// A gather by itself. Of shards of positions with the filter, if that is all
-/// that reads them: slots are handed on without a copy of what was gathered.
-static Chain findChainOf(CollectiveOpInterface gather) {
-  Chain chain{gather};
-  if (!gather->hasOneUse())
-    return chain;
-  auto filter = dyn_cast<FilterIndicesOp>(*gather->user_begin());
-  if (isInBlockOf(filter, gather) && getShards(gather.getOperation()) &&
-      filter.getIndices().getDefiningOp() == gather)
-    chain.push_back(filter);
-  return chain;
-}
-
-/// Whether the operand, or a result, has the rows of all ranks that have shards
-/// of them, rank after rank: of a chain in which some do.
-static bool isOfAllRanks(OpOperand &operand) {
-  Operation *op = operand.getOwner();
-  if (auto merge = dyn_cast<CombineLseOp>(op))
-    return merge.getScatterTokens();
-  return !isa<GatherRowsOp>(op);
-}
-static bool isOfAllRanks(OpResult result) {
-  return !isa<CombineLseOp>(result.getOwner());
-}
-
-/// What the rows of a chain are counted by: in shards, those of this rank, but
-/// of a merge by itself, which has those of all.
-static Value getRowSource(const Chain &chain) {
-  if (getShards(chain))
-    for (Operation *op : chain)
-      if (isa<GatherRowsOp>(op))
-        return op->getOperand(0);
-  return chain.front()->getOperand(0);
-}
 
 /// The slice that the value is, of another's rows; null otherwise.
 static tensor::ExtractSliceOp getRowSlice(Value value) {
   auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
   return slice && !slice.getDroppedDims().test(0) ? slice
                                                   : tensor::ExtractSliceOp();
-}
-
-/// The split of whose step the value has all rows, in their order, whatever
-/// branch made it; null if none.
-static ChunkSplitOp getRestored(Value value) {
-  value = lookThroughCasts(value);
-  if (auto branch = value.getDefiningOp<scf::IfOp>()) {
-    unsigned index = cast<OpResult>(value).getResultNumber();
-    ChunkSplitOp open = getRestored(branch.thenYield().getOperand(index));
-    bool isSame =
-        open && open == getRestored(branch.elseYield().getOperand(index));
-    return isSame ? open : ChunkSplitOp();
-  }
-  auto take = value.getDefiningOp<TakeRowsOp>();
-  auto split =
-      take ? lookThroughCasts(take.getRows()).getDefiningOp<ChunkSplitOp>()
-           : ChunkSplitOp();
-  bool isOfStep =
-      split && lookThroughCasts(take.getRows()) == split.getResult(1);
-  return isOfStep ? split : ChunkSplitOp();
-}
-
-/// Whether the rows are those of chunks, in whatever way they were computed:
-/// `--shardq-pcp` keeps what it gathers of them within the inboxes.
-static bool areOfChunks(Value rows, llvm::SmallPtrSetImpl<Operation *> &seen) {
-  Operation *op = rows.getDefiningOp();
-  if (!op || !seen.insert(op).second)
-    return false;
-  // What is back in order has all rows of the step.
-  if (isa<TakeRowsOp>(op))
-    return getChunkSplit(rows) && !getRestored(rows);
-  // These have the rows of all ranks.
-  if (isa<GatherRowsOp, ExchangeOp>(op))
-    return false;
-  if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    unsigned number = cast<OpResult>(rows).getResultNumber();
-    llvm::SmallPtrSet<Operation *, 8> ofOther(seen.begin(), seen.end());
-    return areOfChunks(branch.thenYield()->getOperand(number), seen) &&
-           areOfChunks(branch.elseYield()->getOperand(number), ofOther);
-  }
-  // Those that a loop over slices has put together.
-  if (auto loop = dyn_cast<scf::ForOp>(op))
-    return areOfChunks(
-        loop.getYieldedValues()[cast<OpResult>(rows).getResultNumber()], seen);
-  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
-  return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
-    return isa<RankedTensorType>(operand.get().getType()) &&
-           (!rowWise || rowWise.isRowOperand(operand)) &&
-           areOfChunks(operand.get(), seen);
-  });
 }
 
 /// Whether the chain has some of a step's rows, of which a GPU's host does not
@@ -401,9 +127,9 @@ static bool isAtMost(OpFoldResult rows, int64_t most) {
   return limit && *limit <= most;
 }
 
-/// Rows that a chain has in one turn: where ranks have shards, those of each,
-/// as inboxes hold a number that all can share.
-int64_t Slicer::getMost(const Chain &chain) const {
+/// Rows that a chain has in one turn at most: where ranks have shards, those of
+/// each, as inboxes hold a number that all can share.
+int64_t Slicer::getTurnRows(const Chain &chain) const {
   // What is planned for chunks of requests.
   if (getLoneGather(chain))
     return getMostChunkRows(maxTokens, maxRequests);
@@ -411,9 +137,9 @@ int64_t Slicer::getMost(const Chain &chain) const {
   return shards ? llvm::divideCeil(maxTokens, *shards) : maxTokens;
 }
 
-/// Those that fit, as the chain's source counts them.
-int64_t Slicer::getMostGiven(const Chain &chain) const {
-  return getMost(chain) * (getLoneScatter(chain) ? *getShards(chain) : 1);
+/// Rows of the chain's source with which it goes through in one turn.
+int64_t Slicer::getSourceRowsThatFit(const Chain &chain) const {
+  return getTurnRows(chain) * (getLoneScatter(chain) ? *getShards(chain) : 1);
 }
 
 /// Whether the rows are known to fit, by their type, as a slice, or by the
@@ -421,7 +147,7 @@ int64_t Slicer::getMostGiven(const Chain &chain) const {
 bool Slicer::fits(const Chain &chain) {
   Value source = getRowSource(chain);
   int64_t rows = cast<ShapedType>(source.getType()).getDimSize(0);
-  int64_t most = getMostGiven(chain);
+  int64_t most = getSourceRowsThatFit(chain);
   if (!ShapedType::isDynamic(rows))
     return rows <= most;
   if (isAtMost(getRowCount(source), most))
@@ -590,7 +316,7 @@ SmallVector<Value> Slicer::createSlices(const Chain &chain, ValueRange results,
                                         Value rows, Value bound) {
   Location loc = chain.back()->getLoc();
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
-  Value most = arith::ConstantIndexOp::create(builder, loc, getMost(chain));
+  Value most = arith::ConstantIndexOp::create(builder, loc, getTurnRows(chain));
   std::optional<int64_t> shards = getShards(chain);
   auto isOfAll = [&](auto &value) { return shards && isOfAllRanks(value); };
   if (CombineLseOp merge = getLoneScatter(chain)) {
@@ -666,8 +392,8 @@ void Slicer::slice(const Chain &chain) {
   // they do not fit there is no form without turns.
   if (cast<ShapedType>(source.getType()).isDynamicDim(0) && !bound &&
       !isTooLong(chain)) {
-    Value most =
-        arith::ConstantIndexOp::create(builder, loc, getMostGiven(chain));
+    Value most = arith::ConstantIndexOp::create(builder, loc,
+                                                getSourceRowsThatFit(chain));
     Value isSliced = arith::CmpIOp::create(
         builder, loc, arith::CmpIPredicate::sgt, rows, most);
     auto branch = scf::IfOp::create(
@@ -698,7 +424,7 @@ void Slicer::slice(const Chain &chain) {
 
 /// Whether the type of something in the chain says that it does not fit.
 bool Slicer::isTooLong(const Chain &chain) const {
-  int64_t most = getMost(chain);
+  int64_t most = getTurnRows(chain);
   std::optional<int64_t> shards = getShards(chain);
   auto isLonger = [&](auto &value, Type type) {
     int64_t rows = cast<ShapedType>(type).getDimSize(0);
@@ -745,27 +471,6 @@ LogicalResult Slicer::verifyOptions() {
   return success();
 }
 
-/// Exchanges with what belongs to them, and those that nothing belongs to.
-void Slicer::findChains() {
-  llvm::SmallPtrSet<Operation *, 8> taken;
-  module.walk([&](CollectiveOpInterface op) {
-    if (!isa<CombineLseOp, ReduceHeadsOp>(*op) ||
-        cast<TwoFormOpInterface>(*op).isOnBuffers() || isMergedAgain(op))
-      return;
-    chains.push_back(findChain(op));
-    taken.insert(chains.back().begin(), chains.back().end());
-  });
-  module.walk([&](CollectiveOpInterface op) {
-    if (!isa<GatherQueryOp, GatherRowsOp>(*op) ||
-        cast<TwoFormOpInterface>(*op).isOnBuffers() || taken.contains(op))
-      return;
-    Chain chain = findChainOf(op);
-    llvm::SmallPtrSet<Operation *, 8> seen;
-    if (!getLoneGather(chain) || !areOfChunks(getRowSource(chain), seen))
-      chains.push_back(std::move(chain));
-  });
-}
-
 /// Whether turns of the chain are right on all ranks; says it where not.
 bool Slicer::canSlice(const Chain &chain, const RankDependence &dependence) {
   Value source = getRowSource(chain);
@@ -779,7 +484,7 @@ bool Slicer::canSlice(const Chain &chain, const RankDependence &dependence) {
   else
     return true;
   chain.front()->emitRemark("has rows that ")
-      << why << ": more than " << getMostGiven(chain)
+      << why << ": more than " << getSourceRowsThatFit(chain)
       << " rows are an error at run time";
   return false;
 }
@@ -787,7 +492,7 @@ bool Slicer::canSlice(const Chain &chain, const RankDependence &dependence) {
 LogicalResult Slicer::run() {
   if (failed(verifyOptions()) || failed(verifyInFunctionsOf(module)))
     return failure();
-  findChains();
+  SmallVector<Chain> chains = findSliceChains(module);
   llvm::erase_if(chains, [&](const Chain &chain) { return fits(chain); });
   if (chains.empty())
     return success();

@@ -95,5 +95,13 @@ func.func @copies(%a: memref<?x4xf32, strided<[8, 1]>>, %b: memref<?x4xf32>, %c:
 // CHECK: func.func private @[[MLA]](%{{.*}}: memref<?x2x8xf32, strided<[?, ?, 1], offset: ?>>{{.*}} attributes {llvm.linkage = #llvm.linkage<internal>}
 // CHECK: func.func private @[[PUSH]](
 // Peers in rotated order, beginning behind this rank, own rows last.
-// CHECK: shardq.peer_view
+// CHECK: %[[WORLD:.*]] = shardq.rank over @ranks{{$}}
+// CHECK: %[[ME:.*]] = shardq.rank over @ranks "tp"
+// CHECK: scf.for %[[TURN:.*]] = %c1{{[_0-9]*}} to %c5 step %c1{{[_0-9]*}} {
+// CHECK-NEXT: %[[SUM:.*]] = arith.addi %[[ME]], %[[TURN]] : index
+// CHECK: %[[PEER:.*]] = arith.remui %[[SUM]], %c4{{[_0-9]*}} : index
+// CHECK: %[[APART:.*]] = arith.subi %[[PEER]], %[[ME]] : index
+// CHECK: %[[RANKS:.*]] = arith.muli %[[APART]], %c1{{[_0-9]*}} : index
+// CHECK: %[[RANK:.*]] = arith.addi %[[WORLD]], %[[RANKS]] : index
+// CHECK: shardq.peer_view %{{.*}}[%[[RANK]]]
 // CHECK-NOT: func.func private @[[PUSH]]_

@@ -97,12 +97,67 @@ static llvm::Expected<std::vector<Array>> takeBlocks(const Signature &signature,
   return locals;
 }
 
-/// Everything that a rank does; the return value is why it failed.
-static std::string runRank(const Program &program, const Signature &signature,
-                           ArrayRef<std::vector<Array>> turns, int64_t rank,
-                           int64_t numRanks, StringRef directory,
-                           const RunOptions &options, RankOutcome &outcome) {
-  std::vector<std::vector<Array>> locals;
+namespace {
+
+/// Runs the program as one rank. What returns text returns why it failed, and
+/// nothing where it did not.
+class RankRun {
+public:
+  RankRun(const Program &program, const Signature &signature, int64_t rank,
+          const RunOptions &options, RankOutcome &outcome)
+      : program(program), signature(signature), rank(rank), options(options),
+        outcome(outcome), slots(program.getPlan()->slots) {}
+  ~RankRun();
+  RankRun(const RankRun &) = delete;
+  RankRun &operator=(const RankRun &) = delete;
+
+  std::string prepare(ArrayRef<std::vector<Array>> turns);
+  /// Tells the others too where this rank could not prepare itself.
+  std::string join(StringRef directory, int64_t numRanks, StringRef unprepared);
+  std::string runAll();
+
+private:
+  llvm::Error prepareGpu();
+  std::string create(shardq_bootstrap *bootstrap, int64_t numRanks);
+  std::string load();
+  std::string runOnce(int64_t i);
+  std::string capture();
+  std::string runRest();
+  std::string runConcurrently();
+
+  bool isOnGpu() const { return onGpu.has_value(); }
+  int32_t getDevice() const { return int32_t(rank / options.ranksPerGpu); }
+  int64_t getNumTurns() const { return int64_t(locals.size()); }
+  shardq_context *getContext(int64_t slot) const {
+    return shardq_comm_context(comm, int32_t(slot));
+  }
+
+  const Program &program;
+  const Signature &signature;
+  int64_t rank;
+  const RunOptions &options;
+  RankOutcome &outcome;
+  int64_t slots;
+  std::vector<std::vector<Array>> locals; // by turn
+  /// The first run of a turn says what its others have to give.
+  std::vector<std::vector<Array>> expected;
+  std::unique_ptr<Gpu> gpu;
+  std::optional<GpuRank> onGpu;
+  shardq_comm *comm = nullptr;
+  bool captured = false;
+};
+
+} // namespace
+
+RankRun::~RankRun() {
+  // Graphs hold what belongs to the communicator.
+  if (gpu)
+    gpu->dropGraphs();
+  shardq_comm_destroy(comm);
+}
+
+/// What this rank needs of its own: its blocks, and what a GPU keeps of them.
+std::string RankRun::prepare(ArrayRef<std::vector<Array>> turns) {
   for (auto [turn, arguments] : llvm::enumerate(turns)) {
     const KvShards *shards =
         turn < options.shards.size() ? &options.shards[turn] : nullptr;
@@ -111,147 +166,187 @@ static std::string runRank(const Program &program, const Signature &signature,
       return llvm::toString(blocks.takeError());
     locals.push_back(std::move(*blocks));
   }
+  expected.resize(turns.size());
+  if (program.isForGpu())
+    if (llvm::Error error = prepareGpu())
+      return llvm::toString(std::move(error));
+  return "";
+}
 
-  char message[kMessageBytes] = "";
+llvm::Error RankRun::prepareGpu() {
+  llvm::Expected<std::unique_ptr<Gpu>> opened = Gpu::open(getDevice());
+  if (!opened)
+    return opened.takeError();
+  gpu = std::move(*opened);
+  onGpu.emplace(program, *gpu);
+  SmallVector<int64_t> rows;
+  for (const Result &result : signature.results)
+    rows.push_back(result.getRows(options.numRows));
+  return onGpu->prepare(locals.front(), rows);
+}
+
+std::string RankRun::join(StringRef directory, int64_t numRanks,
+                          StringRef unprepared) {
   shardq_bootstrap *bootstrap = nullptr;
   if (shardq_bootstrap_files(directory.str().c_str(), int32_t(rank),
                              int32_t(numRanks), &bootstrap) != SHARDQ_OK)
     return "could not join the other ranks in " + directory.str();
-  shardq_comm_options commOptions = {};
-  commOptions.struct_size = sizeof(commOptions);
-  commOptions.rank = int32_t(rank);
-  commOptions.world = int32_t(numRanks);
-  commOptions.bootstrap = bootstrap;
-  commOptions.plan = program.getPlan();
+  std::string failure = create(bootstrap, numRanks);
+  shardq_bootstrap_destroy(bootstrap);
+  if (unprepared.empty())
+    return failure.empty() ? load() : failure;
+  // The others have met this rank, or have heard that it failed, and would wait
+  // for its first exchange.
+  if (comm)
+    shardq_comm_abort(comm);
+  return unprepared.str();
+}
+
+std::string RankRun::create(shardq_bootstrap *bootstrap, int64_t numRanks) {
+  shardq_comm_options comms = {};
+  comms.struct_size = sizeof(comms);
+  comms.rank = int32_t(rank);
+  comms.world = int32_t(numRanks);
+  comms.bootstrap = bootstrap;
+  comms.plan = program.getPlan();
   // Below the parent's timeout, so that the rank can still say whom it waits
   // for.
-  commOptions.deadline_ms =
+  comms.deadline_ms =
       std::max<int64_t>(int64_t(options.timeoutSeconds * 800), 100);
-  commOptions.rendezvous_deadline_ms = commOptions.deadline_ms;
-  std::unique_ptr<Gpu> gpu;
-  std::optional<GpuRank> onGpu;
+  comms.rendezvous_deadline_ms = comms.deadline_ms;
   if (program.isForGpu()) {
-    commOptions.memory = SHARDQ_MEMORY_CUDA;
-    commOptions.cuda_device = int32_t(rank / options.ranksPerGpu);
-    commOptions.transport = int32_t(options.transport);
+    comms.memory = SHARDQ_MEMORY_CUDA;
+    comms.cuda_device = getDevice();
+    comms.transport = int32_t(options.transport);
     if (!options.hosts.empty())
-      commOptions.host = options.hosts[rank % options.hosts.size()].c_str();
-    llvm::Expected<std::unique_ptr<Gpu>> opened =
-        Gpu::open(commOptions.cuda_device);
-    if (!opened)
-      return llvm::toString(opened.takeError());
-    gpu = std::move(*opened);
-    onGpu.emplace(program, *gpu);
-    SmallVector<int64_t> rows;
-    for (const Result &result : signature.results)
-      rows.push_back(result.getRows(options.numRows));
-    if (llvm::Error error = onGpu->prepare(locals.front(), rows))
-      return llvm::toString(std::move(error));
+      comms.host = options.hosts[rank % options.hosts.size()].c_str();
   }
-  shardq_comm *comm = nullptr;
+  char message[kMessageBytes] = "";
   shardq_status status =
-      shardq_comm_create(&commOptions, &comm, message, sizeof(message));
-  shardq_bootstrap_destroy(bootstrap);
+      shardq_comm_create(&comms, &comm, message, sizeof(message));
   if (status != SHARDQ_OK)
     return std::string(shardq_status_name(status)) + ": " + message;
-  if (onGpu) {
-    shardq_comm_transport(comm, message, sizeof(message));
-    outcome.transport = message;
-  }
+  return "";
+}
 
-  if (onGpu && shardq_comm_load(comm, program.getImage(), message,
-                                sizeof(message)) != SHARDQ_OK) {
-    shardq_comm_abort(comm);
-    shardq_comm_destroy(comm);
-    return message;
-  }
-
-  auto start = Clock::now();
-  int64_t slots = program.getPlan()->slots;
-  bool captured = false;
-  // The first run of a turn says what its others have to give.
-  int64_t numTurns = int64_t(turns.size());
-  std::vector<std::vector<Array>> expected(numTurns);
-  auto runOnce = [&](int64_t i) -> std::string {
-    int64_t turn = i % numTurns;
-    if (onGpu && numTurns > 1)
-      if (llvm::Error error = onGpu->upload(locals[turn]))
-        return llvm::toString(std::move(error));
-    shardq_context *context = shardq_comm_context(comm, int32_t(i % slots));
-    if (options.recordTaps)
-      shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
-                             &outcome.taps);
-    bool replays =
-        captured && (options.eagerEvery == 0 || i % options.eagerEvery != 0);
-    std::vector<Array> results;
-    llvm::Error error =
-        onGpu ? onGpu->run(context, results,
-                           replays ? std::optional(i % slots) : std::nullopt)
-              : program.call(context, locals[turn], results);
-    if (error)
-      return llvm::toString(std::move(error));
-    char text[kMessageBytes];
-    shardq_status after = shardq_context_status(context, text, sizeof(text));
-    if (after != SHARDQ_OK)
-      return std::string(shardq_status_name(after)) + ": " + text;
-    if (i >= numTurns)
-      return compareRuns(expected[turn], results, i, i % slots);
-    expected[turn] = std::move(results);
+/// The kernels, where there are any, to where the rank met the others.
+std::string RankRun::load() {
+  if (!isOnGpu())
     return "";
-  };
+  char message[kMessageBytes] = "";
+  shardq_comm_transport(comm, message, sizeof(message));
+  outcome.transport = message;
+  if (shardq_comm_load(comm, program.getImage(), message, sizeof(message)) ==
+      SHARDQ_OK)
+    return "";
+  shardq_comm_abort(comm);
+  return message;
+}
+
+std::string RankRun::runOnce(int64_t i) {
+  int64_t turn = i % getNumTurns();
+  if (isOnGpu() && getNumTurns() > 1)
+    if (llvm::Error error = onGpu->upload(locals[turn]))
+      return llvm::toString(std::move(error));
+  shardq_context *context = getContext(i % slots);
+  if (options.recordTaps)
+    shardq_context_set_tap(context, i == 0 ? recordTap : nullptr,
+                           &outcome.taps);
+  bool replays =
+      captured && (options.eagerEvery == 0 || i % options.eagerEvery != 0);
+  std::vector<Array> results;
+  llvm::Error error =
+      isOnGpu() ? onGpu->run(context, results,
+                             replays ? std::optional(i % slots) : std::nullopt)
+                : program.call(context, locals[turn], results);
+  if (error)
+    return llvm::toString(std::move(error));
+  char text[kMessageBytes];
+  shardq_status after = shardq_context_status(context, text, sizeof(text));
+  if (after != SHARDQ_OK)
+    return std::string(shardq_status_name(after)) + ": " + text;
+  if (i >= getNumTurns())
+    return compareRuns(expected[turn], results, i, i % slots);
+  expected[turn] = std::move(results);
+  return "";
+}
+
+/// The graphs of all slots.
+std::string RankRun::capture() {
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    // Memory is taken by the first call, not in a capture.
+    if (slot >= getNumTurns())
+      if (std::string failure = runOnce(slot); !failure.empty())
+        return failure;
+    // Observers read back, which no captured stream can.
+    shardq_context_set_tap(getContext(slot), nullptr, nullptr);
+    if (llvm::Error error = onGpu->capture(getContext(slot), slot))
+      return llvm::toString(std::move(error));
+  }
+  captured = true;
+  return "";
+}
+
+/// A thread for each slot: exchanges of different slots are in flight together,
+/// in an order that differs between ranks.
+std::string RankRun::runConcurrently() {
+  std::vector<std::string> failures(slots);
+  std::vector<std::thread> threads;
+  threads.reserve(slots);
+  for (int64_t slot = 0; slot < slots; ++slot)
+    threads.emplace_back([&, slot] {
+      for (int64_t i = slot; i < options.repeat && failures[slot].empty();
+           i += slots)
+        if (i >= getNumTurns())
+          failures[slot] = runOnce(i);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  auto failed = llvm::find_if(
+      failures, [](const std::string &text) { return !text.empty(); });
+  return failed == failures.end() ? "" : *failed;
+}
+
+/// The runs behind the first of each turn.
+std::string RankRun::runRest() {
+  if (options.concurrent)
+    return runConcurrently();
   std::string failure;
-  for (int64_t i = 0; i < numTurns && failure.empty(); ++i)
+  for (int64_t i = getNumTurns(); i < options.repeat && failure.empty(); ++i)
     failure = runOnce(i);
-  if (onGpu && (options.graph || options.benchReplays) && failure.empty()) {
-    for (int64_t slot = 0; slot < slots && failure.empty(); ++slot) {
-      // Memory is taken by the first call, not in a capture.
-      if (slot >= numTurns)
-        failure = runOnce(slot);
-      shardq_context *context = shardq_comm_context(comm, int32_t(slot));
-      // Observers read back, which no captured stream can.
-      shardq_context_set_tap(context, nullptr, nullptr);
-      if (failure.empty())
-        if (llvm::Error error = onGpu->capture(context, slot))
-          failure = llvm::toString(std::move(error));
-    }
-    captured = failure.empty();
-  }
+  return failure;
+}
+
+std::string RankRun::runAll() {
+  auto start = Clock::now();
+  std::string failure;
+  for (int64_t i = 0; i < getNumTurns() && failure.empty(); ++i)
+    failure = runOnce(i);
+  if (isOnGpu() && (options.graph || options.benchReplays) && failure.empty())
+    failure = capture();
   if (captured && options.benchReplays)
-    if (llvm::Error error = onGpu->time(shardq_comm_context(comm, 0),
-                                        options.benchReplays, outcome.times))
+    if (llvm::Error error =
+            onGpu->time(getContext(0), options.benchReplays, outcome.times))
       failure = llvm::toString(std::move(error));
-  if (options.concurrent && failure.empty()) {
-    // A thread for each slot: exchanges of different slots are in flight
-    // together, in an order that differs between ranks.
-    std::vector<std::string> failures(slots);
-    std::vector<std::thread> threads;
-    threads.reserve(slots);
-    for (int64_t slot = 0; slot < slots; ++slot)
-      threads.emplace_back([&, slot] {
-        for (int64_t i = slot; i < options.repeat && failures[slot].empty();
-             i += slots)
-          if (i >= numTurns)
-            failures[slot] = runOnce(i);
-      });
-    for (std::thread &thread : threads)
-      thread.join();
-    for (const std::string &of : failures)
-      if (failure.empty())
-        failure = of;
-  } else {
-    for (int64_t i = numTurns; i < options.repeat && failure.empty(); ++i)
-      failure = runOnce(i);
-  }
+  if (failure.empty())
+    failure = runRest();
   outcome.results = std::move(expected.front());
   outcome.seconds = getSecondsSince(start);
   // A rank that failed by itself tells the others, which would wait for it.
   if (!failure.empty())
     shardq_comm_abort(comm);
-  // Graphs hold what belongs to the communicator.
-  if (gpu)
-    gpu->dropGraphs();
-  shardq_comm_destroy(comm);
   return failure;
+}
+
+/// Everything that a rank does; the return value is why it failed.
+static std::string runRank(const Program &program, const Signature &signature,
+                           ArrayRef<std::vector<Array>> turns, int64_t rank,
+                           int64_t numRanks, StringRef directory,
+                           const RunOptions &options, RankOutcome &outcome) {
+  RankRun run(program, signature, rank, options, outcome);
+  std::string unprepared = run.prepare(turns);
+  std::string failure = run.join(directory, numRanks, unprepared);
+  return failure.empty() ? run.runAll() : failure;
 }
 
 static void send(int descriptor, const RankOutcome &outcome) {

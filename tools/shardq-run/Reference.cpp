@@ -1,11 +1,8 @@
 //===- Reference.cpp - Float64 evaluation of model programs ---------------===//
 
-#include "Reference.h"
+#include "Evaluator.h"
 #include "Kernels.h"
 #include "Packed.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -26,82 +23,8 @@ using namespace mlir::shardq::run;
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Relative error of a score that accumulates in f32.
 static const double kScoreError = std::ldexp(1.0, -18);
-/// Relative error of an attention output, or of a merge of some, that
-/// accumulates in f32.
-static const double kOutputError = std::ldexp(8.0, -24);
-/// Roundings of many numbers are independent, and so are the signs of what
-/// projections sum: so many standard deviations are allowed for a sum.
-static constexpr double kDeviations = 4;
-/// That in half units of a rounding, which may be any part of one.
-static const double kRounding = kDeviations / std::sqrt(3.0);
 static constexpr size_t kMaxViolations = 5;
 static constexpr int kMaxCallDepth = 100;
-
-namespace {
-
-/// A float array as doubles, in rows of `stride`.
-struct DoubleRows {
-  int64_t stride = 0;
-  std::vector<double> values;
-  const double *row(int64_t i) const { return values.data() + i * stride; }
-};
-
-class Evaluator {
-public:
-  Evaluator(const TapTable &taps, Progress &progress)
-      : taps(taps), progress(progress) {}
-
-  llvm::Expected<std::vector<ReferenceValue>>
-  evaluate(func::FuncOp function, ArrayRef<ReferenceValue> arguments);
-
-  std::vector<std::string> violations;
-
-private:
-  using Values = llvm::DenseMap<Value, ReferenceValue>;
-
-  llvm::Error evaluate(Operation *op, Values &values);
-  llvm::Error evaluate(ExpandRowsOp op, Values &values);
-  llvm::Error evaluate(ShardLengthsOp op, Values &values);
-  llvm::Error evaluate(DraftLengthsOp op, Values &values);
-  llvm::Error evaluate(IndexerOp op, Values &values);
-  llvm::Error evaluate(TopKOp op, Values &values);
-  llvm::Error evaluate(ConvertIndicesOp op, Values &values);
-  llvm::Error evaluate(SparseMlaOp op, Values &values);
-  llvm::Error evaluate(TakeRowsOp op, Values &values);
-  llvm::Error evaluate(WriteRowsOp op, Values &values);
-  llvm::Error evaluate(ReplicatedTableOp op, Values &values);
-  llvm::Error evaluate(TokenSlotsOp op, Values &values);
-  llvm::Error evaluate(UnpackRowsOp op, Values &values);
-  llvm::Error evaluate(PackRowsOp op, Values &values);
-  llvm::Error evaluate(CountDecodeRowsOp op, Values &values);
-  llvm::Error evaluate(tensor::ExtractSliceOp op, Values &values);
-  llvm::Error evaluate(tensor::DimOp op, Values &values);
-  llvm::Error evaluate(arith::ConstantOp op, Values &values);
-  llvm::Error evaluate(linalg::FillOp op, Values &values);
-  llvm::Error evaluate(arith::TruncFOp op, Values &values);
-  llvm::Error evaluateContraction(linalg::LinalgOp op, Values &values);
-  llvm::Error checkTap(TapOp op, Values &values);
-  llvm::Error checkRows(RowWiseOpInterface op, Values &values);
-  llvm::Error setInt(Value result, int64_t value, Values &values);
-
-  /// The tapped value of a result, in its turn; null where it has no tap.
-  const Array *getTapped(Value value);
-  void checkSelection(int64_t row, ArrayRef<int32_t> chosen,
-                      ArrayRef<double> scores, ArrayRef<bool> candidates,
-                      function_ref<double(int64_t)> getError);
-  void report(const llvm::Twine &violation);
-
-  /// Calls `work` for each of `count` rows on all processors.
-  void forEachRow(int64_t count, function_ref<void(int64_t)> work);
-
-  const TapTable &taps;
-  Progress &progress;
-  std::mutex mutex;
-  int depth = 0;
-  std::map<std::string, size_t> tapTurns;
-};
-
-} // namespace
 
 void Evaluator::report(const llvm::Twine &violation) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -134,10 +57,8 @@ void Evaluator::forEachRow(int64_t count, function_ref<void(int64_t)> work) {
 // Helpers
 //===----------------------------------------------------------------------===//
 
-/// Rows of `heads` blocks; dimension 0 is the row and the last is padded.
-/// Several parts are joined along the last dimension.
-static DoubleRows widen(ArrayRef<const Array *> parts, int64_t firstRow,
-                        int64_t numRows) {
+DoubleRows run::widen(ArrayRef<const Array *> parts, int64_t firstRow,
+                      int64_t numRows) {
   int64_t heads = parts[0]->shape.size() == 3 ? parts[0]->shape[1] : 1;
   int64_t dim = 0;
   for (const Array *part : parts)
@@ -158,16 +79,22 @@ static DoubleRows widen(ArrayRef<const Array *> parts, int64_t firstRow,
   return rows;
 }
 
-static llvm::Error unsupported(Operation *op, const llvm::Twine &why) {
+llvm::Error run::unsupported(Operation *op, const llvm::Twine &why) {
   std::string text;
   llvm::raw_string_ostream(text) << op->getLoc();
   return makeError("--verify: '" + op->getName().getStringRef() + "' at " +
                    text + " " + why);
 }
 
+double run::getError(const ReferenceValue &value, int64_t i, double rounding) {
+  if (value.kind == ReferenceValue::Plain)
+    return 0;
+  return value.bound[i] +
+         rounding * getUlp(value.array.element, value.exact[i]) / 2;
+}
+
 /// The value as it is, of another static type.
-static llvm::Error evaluateCast(Operation *op,
-                                llvm::DenseMap<Value, ReferenceValue> &values) {
+static llvm::Error evaluateCast(Operation *op, ReferenceValues &values) {
   ReferenceValue source = values[op->getOperand(0)];
   values[op->getResult(0)] = std::move(source);
   return llvm::Error::success();
@@ -562,262 +489,6 @@ llvm::Error Evaluator::evaluate(ConvertIndicesOp op, Values &values) {
 }
 
 //===----------------------------------------------------------------------===//
-// Attention
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-/// Which rank keeps each key of an attention over a sharded cache.
-struct KeyOwners {
-  int64_t ranks = 1, interleave = 1;
-  Array positions;
-  /// Consecutive owners whose outputs are merged, and rounded, on the way.
-  SmallVector<int64_t> merged;
-  int64_t get(int64_t entry) const {
-    if (ranks == 1)
-      return 0;
-    return positions.getInt(entry) / interleave % ranks;
-  }
-};
-
-} // namespace
-
-/// How far a computed element of the value may be off: by its bound, and a
-/// rounding of at most half a unit, or of so many half units in a sum of many.
-static double getError(const ReferenceValue &value, int64_t i,
-                       double rounding = 1) {
-  if (value.kind == ReferenceValue::Plain)
-    return 0;
-  return value.bound[i] +
-         rounding * getUlp(value.array.element, value.exact[i]) / 2;
-}
-
-/// Adds what merging partial outputs may cost: each was rounded to the output
-/// type, `sums` is its part of the output and `weight` its part of the softmax.
-static void addPartialBound(Element element, ArrayRef<double> sums,
-                            double weight, double *bound) {
-  if (weight == 0)
-    return;
-  for (auto [d, sum] : llvm::enumerate(sums))
-    bound[d] += kOutputError * std::abs(sum) +
-                weight * getUlp(element, sum / weight) / 2;
-}
-
-/// Where the axis joins others, outputs are merged along the last of them
-/// first, and so on.
-static SmallVector<int64_t> getMergedOwners(SparseMlaOp op) {
-  ShardingAttr sharding = op.getShardingAttr();
-  MeshAxis over =
-      lookupMeshAxis(op, sharding.getMesh(), sharding.getKv().front());
-  SmallVector<AxisAttr> parts = over.mesh.getParts(over.axis);
-  SmallVector<int64_t> sizes{1};
-  for (AxisAttr part : llvm::reverse(parts))
-    sizes.push_back(sizes.back() * part.getSize());
-  // All of them give the output itself.
-  sizes.pop_back();
-  return sizes;
-}
-
-/// How far the query of a row may be off in a sum, squared, as `widen` lays it;
-/// nothing where all parts are given and not computed.
-static std::vector<double> widenErrors(ArrayRef<ReferenceValue> parts,
-                                       int64_t row) {
-  bool isComputed = llvm::any_of(parts, [](const ReferenceValue &part) {
-    return part.kind != ReferenceValue::Plain;
-  });
-  if (!isComputed)
-    return {};
-  int64_t heads = parts[0].array.shape[1], dim = 0;
-  for (const ReferenceValue &part : parts)
-    dim += part.array.shape[2];
-  int64_t padded = padToLanes(dim), column = 0;
-  std::vector<double> errors(heads * padded);
-  for (const ReferenceValue &part : parts) {
-    int64_t width = part.array.shape[2];
-    for (int64_t i = 0; i < heads * width; ++i) {
-      double error = getError(part, row * heads * width + i, kRounding);
-      errors[i / width * padded + column + i % width] = error * error;
-    }
-    column += width;
-  }
-  return errors;
-}
-
-/// How far the logits of a head may be off, of `dim` products each.
-static double getLogitError(const double *errors, ArrayRef<const double *> keys,
-                            int64_t dim, double scale) {
-  double largest = 0;
-  for (const double *key : keys) {
-    double sum = 0;
-    for (int64_t d = 0; d < dim; ++d)
-      sum += errors[d] * key[d] * key[d];
-    largest = std::max(largest, sum);
-  }
-  return std::abs(scale) * std::sqrt(largest);
-}
-
-llvm::Error Evaluator::evaluate(SparseMlaOp op, Values &values) {
-  SmallVector<ReferenceValue, 2> queries;
-  for (Value part : op.getQ())
-    queries.push_back(values[part]);
-  SmallVector<Array, 2> partArrays;
-  SmallVector<const Array *, 2> parts;
-  for (Value part : op.getQ())
-    partArrays.push_back(values[part].array);
-  for (const Array &part : partArrays)
-    parts.push_back(&part);
-  Array kv = values[op.getKv()].array;
-  if (PackedRowsAttr format = op.getKvFormatAttr()) {
-    llvm::Expected<Array> rows = unpackRows(format, kv);
-    if (!rows)
-      return rows.takeError();
-    kv = *rows;
-  }
-  const Array slots = values[op.getSlots()].array;
-  auto getOptional = [&](Value value) {
-    return value ? values[value].array : Array();
-  };
-  const Array req = getOptional(op.getReq());
-  const Array lengths = getOptional(op.getTopkLength());
-  const Array sink = getOptional(op.getSink());
-
-  // Heads are those of the global array, not of the op's type.
-  int64_t rows = parts[0]->shape[0], heads = parts[0]->shape[1];
-  int64_t k = slots.shape[1], valueDim = op.getValueDim();
-  int64_t paddedValue = padToLanes(valueDim);
-  double scale = op.getScale().convertToFloat();
-  bool hasLse = op.hasLse();
-  ReferenceValue out, lse;
-  out.kind = ReferenceValue::Attention;
-  lse.kind = ReferenceValue::Lse;
-  llvm::Expected<Array> outArray =
-      allocateArray(*getElement(op->getResult(0).getType()),
-                    {rows, heads, valueDim}, "the attention's result");
-  if (!outArray)
-    return outArray.takeError();
-  out.array = *outArray;
-  out.exact.resize(out.array.getNumElements());
-  out.bound.resize(out.array.getNumElements());
-  out.size.resize(out.array.getNumElements());
-  llvm::Expected<Array> lseArray =
-      allocateArray(Element::F32, {rows, heads}, "the LSE");
-  if (!lseArray)
-    return lseArray.takeError();
-  lse.array = *lseArray;
-  lse.exact.assign(rows * heads, -kInfinity);
-  lse.bound.assign(rows * heads, 0);
-  double logOfBase = op.getLseBase() == LseBase::Two ? std::log(2.0) : 1.0;
-
-  KeyOwners owners;
-  owners.ranks = getNumKvRanks(op, op.getShardingAttr());
-  if (owners.ranks > 1) {
-    Value slots = op.getSlots();
-    while (auto cast = slots.getDefiningOp<tensor::CastOp>())
-      slots = cast.getSource();
-    auto convert = slots.getDefiningOp<ConvertIndicesOp>();
-    if (!convert)
-      return unsupported(op, "has sharded KV, and slots that no "
-                             "shardq.convert_indices beside it made");
-    owners.positions = values[convert.getIndices()].array;
-    owners.interleave = op.getShardingAttr().getInterleave();
-    owners.merged = getMergedOwners(op);
-  }
-
-  DoubleRows wideKv = widen(&kv, 0, kv.getNumRows());
-  int64_t dim = wideKv.stride;
-  forEachRow(rows, [&](int64_t t) {
-    int64_t columns = k;
-    if (lengths.data)
-      columns = std::clamp<int64_t>(lengths.getInt(t), 0, k);
-    if (req.data && req.getInt(t) < 0)
-      columns = 0;
-    // Grouped by owner; without a sharding there is one.
-    std::vector<const double *> keys;
-    std::vector<int64_t> ends;
-    for (int64_t owner = 0; owner < owners.ranks; ++owner) {
-      for (int64_t i = 0; i < columns; ++i) {
-        int64_t slot = slots.getInt(t * k + i);
-        if (slot >= 0 && slot < kv.getNumRows() &&
-            owners.get(t * k + i) == owner)
-          keys.push_back(wideKv.row(slot));
-      }
-      ends.push_back(keys.size());
-    }
-    int64_t count = keys.size();
-    if (count == 0)
-      return;
-
-    // logits[h, i], then probabilities in place.
-    DoubleRows wideQ = widen(parts, t, 1);
-    std::vector<double> p(heads * count);
-    dotKeys(wideQ.row(0), heads, dim, keys.data(), count, p.data(), count);
-    for (int64_t h = 0; h < heads; ++h) {
-      double *logits = p.data() + h * count;
-      for (int64_t i = 0; i < count; ++i)
-        logits[i] *= scale;
-      double largest = *std::max_element(logits, logits + count);
-      double sum = 0;
-      for (int64_t i = 0; i < count; ++i)
-        sum += logits[i] = std::exp(logits[i] - largest);
-      lse.exact[t * heads + h] = (largest + std::log(sum)) / logOfBase;
-      // The sink takes part in the denominator only. It may be infinite.
-      if (sink.data)
-        sum += std::exp(sink.getFloat(h % sink.getNumRows()) - largest);
-      for (int64_t i = 0; i < count; ++i)
-        logits[i] /= sum;
-    }
-
-    for (int64_t owner = 0; owner < owners.ranks; ++owner) {
-      int64_t begin = owner ? ends[owner - 1] : 0, end = ends[owner];
-      std::vector<double> sums(heads * paddedValue), sizes(heads * paddedValue);
-      addWeighted(p.data() + begin, count, heads, keys.data() + begin,
-                  end - begin, paddedValue, sums.data(), sizes.data());
-      for (int64_t h = 0; h < heads; ++h) {
-        int64_t first = (t * heads + h) * valueDim;
-        for (int64_t d = 0; d < valueDim; ++d) {
-          out.exact[first + d] += sums[h * paddedValue + d];
-          out.bound[first + d] += kOutputError * sizes[h * paddedValue + d];
-          out.size[first + d] += sizes[h * paddedValue + d];
-        }
-      }
-    }
-    std::vector<double> errors = widenErrors(queries, t);
-    for (int64_t h = 0; h < heads && !errors.empty(); ++h) {
-      double error = getLogitError(errors.data() + h * dim, keys, dim, scale);
-      lse.bound[t * heads + h] = error / logOfBase;
-      // A weight and the sum of all are each off by that much at most.
-      int64_t first = (t * heads + h) * valueDim;
-      for (int64_t d = 0; d < valueDim; ++d)
-        out.bound[first + d] += std::expm1(2 * error) * out.size[first + d];
-    }
-    for (int64_t group : owners.merged)
-      for (int64_t owner = 0; owner < owners.ranks; owner += group) {
-        int64_t begin = owner ? ends[owner - 1] : 0;
-        int64_t end = ends[owner + group - 1];
-        std::vector<double> sums(heads * paddedValue);
-        std::vector<double> sizes(heads * paddedValue);
-        addWeighted(p.data() + begin, count, heads, keys.data() + begin,
-                    end - begin, paddedValue, sums.data(), sizes.data());
-        for (int64_t h = 0; h < heads; ++h) {
-          const double *weights = p.data() + h * count;
-          addPartialBound(out.array.element,
-                          ArrayRef(sums).slice(h * paddedValue, valueDim),
-                          std::accumulate(weights + begin, weights + end, 0.0),
-                          &out.bound[(t * heads + h) * valueDim]);
-        }
-      }
-  });
-  for (int64_t i = 0, e = out.exact.size(); i < e; ++i)
-    out.array.setFloat(i, out.exact[i]);
-  for (int64_t i = 0, e = lse.exact.size(); i < e; ++i)
-    lse.array.setFloat(i, lse.exact[i]);
-  values[op->getResult(0)] = std::move(out);
-  if (hasLse)
-    values[op->getResult(1)] = std::move(lse);
-  return llvm::Error::success();
-}
-
-//===----------------------------------------------------------------------===//
 // Views and packed rows
 //===----------------------------------------------------------------------===//
 
@@ -1023,10 +694,6 @@ llvm::Error Evaluator::evaluate(arith::ConstantOp op, Values &values) {
   return llvm::Error::success();
 }
 
-//===----------------------------------------------------------------------===//
-// Projections
-//===----------------------------------------------------------------------===//
-
 llvm::Error Evaluator::evaluate(linalg::FillOp op, Values &values) {
   const Array init = values[op.getOutputs().front()].array;
   double value = values[op.getInputs().front()].array.getFloat(0);
@@ -1041,180 +708,6 @@ llvm::Error Evaluator::evaluate(linalg::FillOp op, Values &values) {
   values[op->getResult(0)].array = *array;
   return llvm::Error::success();
 }
-
-/// Largest relative error of a rounding.
-static double getRoundoff(Element element) { return getUlp(element, 1) / 2; }
-
-/// Of attention that is projected, each partial output may be rounded here, in
-/// place of their sum.
-llvm::Error Evaluator::evaluate(arith::TruncFOp op, Values &values) {
-  const ReferenceValue source = values[op.getIn()];
-  std::optional<Element> element = getElement(op.getType());
-  if (!isa<RankedTensorType>(op.getType()) || !element || !isFloat(*element))
-    return unsupported(op, "of this type is not evaluated");
-  ReferenceValue result = source;
-  llvm::Expected<Array> array =
-      allocateArray(*element, source.array.shape, "a rounded tensor");
-  if (!array)
-    return array.takeError();
-  result.array = *array;
-  bool isPlain = source.kind == ReferenceValue::Plain;
-  for (int64_t i = 0, e = array->getNumElements(); i < e; ++i) {
-    array->setFloat(i, isPlain ? source.array.getFloat(i) : source.exact[i]);
-    if (!source.size.empty())
-      result.bound[i] += kDeviations * getRoundoff(*element) * source.size[i];
-  }
-  values[op->getResult(0)] = std::move(result);
-  return llvm::Error::success();
-}
-
-namespace {
-
-/// An operand of a contraction, by its loops.
-struct LoopedOperand {
-  ReferenceValue value;
-  SmallVector<int64_t> strides; // of each loop, 0 for those it does not have
-
-  double getExact(int64_t i) const {
-    return value.kind == ReferenceValue::Plain ? value.array.getFloat(i)
-                                               : value.exact[i];
-  }
-  double getSize(int64_t i) const {
-    return value.size.empty() ? std::abs(getExact(i)) : value.size[i];
-  }
-  int64_t at(ArrayRef<int64_t> loops) const {
-    int64_t index = 0;
-    for (auto [stride, loop] : llvm::zip_equal(strides, loops))
-      index += stride * loop;
-    return index;
-  }
-};
-
-/// What a contraction sums up for one element.
-struct Contraction {
-  double exact = 0, worst = 0, squaredError = 0, squaredSize = 0;
-
-  void add(const LoopedOperand &a, int64_t i, const LoopedOperand &b,
-           int64_t j) {
-    double x = a.getExact(i), y = b.getExact(j);
-    auto getProductError = [&](double rounding) {
-      double dx = getError(a.value, i, rounding);
-      double dy = getError(b.value, j, rounding);
-      return std::abs(x) * dy + std::abs(y) * dx + dx * dy;
-    };
-    double error = getProductError(kRounding);
-    double size = a.getSize(i) * b.getSize(j);
-    exact += x * y;
-    worst += getProductError(1);
-    squaredError += error * error;
-    squaredSize += size * size;
-  }
-  double getSize() const { return std::sqrt(squaredSize); }
-  /// Sums that are rounded to the element type at each of `steps`.
-  double getBound(Element element, int64_t steps) const {
-    return std::min(worst, std::sqrt(squaredError)) +
-           kDeviations * getRoundoff(element) * std::sqrt(double(steps) + 1) *
-               getSize();
-  }
-};
-
-} // namespace
-
-/// Whether the op multiplies two inputs and sums up, and nothing else.
-static bool isContraction(linalg::LinalgOp op) {
-  return op.hasPureTensorSemantics() && op.getNumDpsInputs() == 2 &&
-         op.getNumDpsInits() == 1 && linalg::isaContractionOpInterface(op) &&
-         llvm::all_of(op->getRegion(0).front(), [](Operation &inner) {
-           return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp,
-                      linalg::YieldOp>(inner);
-         });
-}
-
-/// On global arrays heads are those of all ranks, in operands and result alike.
-llvm::Error Evaluator::evaluateContraction(linalg::LinalgOp op,
-                                           Values &values) {
-  if (!isContraction(op))
-    return unsupported(op, "is no product of two tensors that is summed up, "
-                           "and is not evaluated by the reference");
-  const Array init = values[op.getDpsInits().front()].array;
-  for (int64_t i = 0, e = init.getNumElements(); i < e; ++i)
-    if (init.getFloat(i) != 0)
-      return unsupported(op, "adds to values that are not 0");
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  SmallVector<int64_t> extents(op.getNumLoops(), -1);
-  LoopedOperand operands[2];
-  for (int64_t i = 0; i < 2; ++i) {
-    operands[i].value = values[op->getOperand(i)];
-    operands[i].strides.resize(extents.size());
-    ArrayRef<int64_t> shape = operands[i].value.array.shape;
-    int64_t stride = 1;
-    for (int64_t d = shape.size(); d-- > 0;) {
-      unsigned loop = maps[i].getDimPosition(d);
-      if (extents[loop] >= 0 && extents[loop] != shape[d])
-        return unsupported(op, "has operands of " + llvm::Twine(extents[loop]) +
-                                   " and " + llvm::Twine(shape[d]) +
-                                   " entries among those of all ranks");
-      extents[loop] = shape[d];
-      operands[i].strides[loop] = stride;
-      stride *= shape[d];
-    }
-  }
-  SmallVector<int64_t, 4> shape;
-  SmallVector<unsigned> outer, inner;
-  for (unsigned d = 0; d < maps[2].getNumResults(); ++d)
-    outer.push_back(maps[2].getDimPosition(d));
-  int64_t steps = 1;
-  for (unsigned loop = 0; loop < extents.size(); ++loop)
-    if (!llvm::is_contained(outer, loop)) {
-      inner.push_back(loop);
-      steps *= extents[loop];
-    }
-  for (unsigned loop : outer)
-    shape.push_back(extents[loop]);
-  ReferenceValue result;
-  result.kind = ReferenceValue::Attention;
-  llvm::Expected<Array> array = allocateArray(
-      *getElement(op->getResult(0).getType()), shape, "a projection");
-  if (!array)
-    return array.takeError();
-  result.array = *array;
-  int64_t count = array->getNumElements();
-  bool hasSize =
-      !operands[0].value.size.empty() || !operands[1].value.size.empty();
-  result.exact.resize(count);
-  result.bound.resize(count);
-  result.size.resize(hasSize ? count : 0);
-  int64_t rows = array->getNumRows(), width = array->getRowElements();
-  forEachRow(rows, [&](int64_t row) {
-    SmallVector<int64_t> loops(extents.size());
-    for (int64_t i = row * width; i < (row + 1) * width; ++i) {
-      for (int64_t rest = i, d = outer.size(); d-- > 0; rest /= shape[d])
-        loops[outer[d]] = rest % shape[d];
-      Contraction sum;
-      for (int64_t step = 0; step < steps; ++step) {
-        int64_t rest = step;
-        for (unsigned loop : inner) {
-          loops[loop] = rest % extents[loop];
-          rest /= extents[loop];
-        }
-        sum.add(operands[0], operands[0].at(loops), operands[1],
-                operands[1].at(loops));
-      }
-      result.exact[i] = sum.exact;
-      result.bound[i] = sum.getBound(array->element, steps);
-      if (hasSize)
-        result.size[i] = sum.getSize();
-    }
-  });
-  for (int64_t i = 0; i < count; ++i)
-    array->setFloat(i, result.exact[i]);
-  values[op->getResult(0)] = std::move(result);
-  return llvm::Error::success();
-}
-
-//===----------------------------------------------------------------------===//
-// Integers
-//===----------------------------------------------------------------------===//
 
 /// Integer arithmetic on scalars; nothing for other ops.
 static std::optional<int64_t> computeInt(Operation *op, int64_t a, int64_t b) {

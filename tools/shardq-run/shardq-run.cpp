@@ -327,51 +327,194 @@ static int runVerify(ModuleOp module, const Signature &signature,
   return report->problems.empty() ? kOk : kMismatch;
 }
 
-static int runTool(const Flags &flags) {
+/// What is wrong with a flag, or with several together.
+static llvm::Error checkFlags(const Flags &flags) {
   for (auto [name, value] :
        {std::pair<const char *, int64_t>{"slots", flags.slots},
         {"repeat", flags.repeat}})
     if (value < 1)
-      return reportBadInput("--" + llvm::Twine(name) + " must be positive");
+      return makeError("--" + llvm::Twine(name) + " must be positive");
   if (flags.slots > 64)
-    return reportBadInput("--slots must be at most 64");
+    return makeError("--slots must be at most 64");
   if (!(flags.timeout > 0))
-    return reportBadInput("--timeout must be positive");
+    return makeError("--timeout must be positive");
   if (flags.shardQTokens && !flags.pipeline.empty())
-    return reportBadInput("give --pipeline or --shard-q-tokens, not both");
+    return makeError("give --pipeline or --shard-q-tokens, not both");
   if (!flags.report.empty() && !flags.verify && !flags.bench)
-    return reportBadInput("--report needs --verify or --bench");
+    return makeError("--report needs --verify or --bench");
   if (flags.bench && flags.verify)
-    return reportBadInput("give --bench or --verify, not both");
+    return makeError("give --bench or --verify, not both");
   if (flags.ranksPerGpu < 1 || flags.bench < 0)
-    return reportBadInput(
+    return makeError(
         "--ranks-per-gpu must be positive, --bench cannot be negative");
   if (flags.target == Target::CPU &&
       (flags.graph || flags.bench || flags.ranksPerGpu != 1 ||
        flags.transport != run::Transport::Auto || !flags.hosts.empty() ||
        !flags.overlap))
-    return reportBadInput("--graph, --bench, --ranks-per-gpu, --transport, "
-                          "--hosts and --overlap=false need --target=cuda");
+    return makeError("--graph, --bench, --ranks-per-gpu, --transport, "
+                     "--hosts and --overlap=false need --target=cuda");
   if (flags.verify && !flags.nextSteps.empty())
-    return reportBadInput("give --next-step or --verify, not both");
+    return makeError("give --next-step or --verify, not both");
   if (flags.repeat <= int64_t(flags.nextSteps.size()) &&
       !flags.nextSteps.empty())
-    return reportBadInput("--repeat=" + llvm::Twine(int64_t(flags.repeat)) +
-                          ", but there are " +
-                          llvm::Twine(flags.nextSteps.size() + 1) + " steps");
+    return makeError("--repeat=" + llvm::Twine(int64_t(flags.repeat)) +
+                     ", but there are " +
+                     llvm::Twine(flags.nextSteps.size() + 1) + " steps");
   if (flags.eagerEvery < 0 || (flags.eagerEvery > 0 && !flags.graph))
-    return reportBadInput(
-        "--eager-every=" + llvm::Twine(flags.eagerEvery) +
-        (flags.graph ? " cannot be negative" : " needs --graph"));
+    return makeError("--eager-every=" + llvm::Twine(flags.eagerEvery) +
+                     (flags.graph ? " cannot be negative" : " needs --graph"));
   if (flags.graph && flags.repeat < 2)
-    return reportBadInput("--graph needs --repeat: the first run is eager");
+    return makeError("--graph needs --repeat: the first run is eager");
   if (flags.target == Target::CUDA && flags.concurrent)
-    return reportBadInput("--concurrent needs --target=cpu");
+    return makeError("--concurrent needs --target=cpu");
   if (flags.minTokens < 0 || flags.maxTokens < 0 || flags.maxRequests < 0 ||
       flags.maxKvTokens < 0)
-    return reportBadInput("--min-tokens, --max-tokens, --max-requests and "
-                          "--max-kv-tokens cannot be negative");
+    return makeError("--min-tokens, --max-tokens, --max-requests and "
+                     "--max-kv-tokens cannot be negative");
+  return llvm::Error::success();
+}
 
+/// The number of ranks, which a mesh knows too.
+static llvm::Expected<int64_t> getNumRanks(const Signature &signature,
+                                           const Flags &flags) {
+  int64_t ranks = flags.ranks.getNumOccurrences() ? int64_t(flags.ranks)
+                                                  : signature.getNumRanks();
+  // A method of an op is not const.
+  MeshOp mesh = signature.mesh;
+  if (mesh && ranks != signature.getNumRanks())
+    return makeError("--ranks=" + llvm::Twine(ranks) + ", but mesh @" +
+                     mesh.getSymName() + " has " +
+                     llvm::Twine(signature.getNumRanks()) + " ranks");
+  if (ranks < 1 || ranks > MeshOp::kMaxRanks)
+    return makeError("--ranks must be 1 to " +
+                     llvm::Twine(int64_t(MeshOp::kMaxRanks)));
+  return ranks;
+}
+
+/// The inputs of the step, and of those that runs take turns with.
+static llvm::Expected<std::vector<Inputs>> makeTurns(const Signature &signature,
+                                                     const Flags &flags) {
+  InputOptions options;
+  if (!flags.step.empty()) {
+    auto step = readStep(flags.step);
+    if (!step)
+      return step.takeError();
+    options.step = std::move(*step);
+  }
+  options.files.assign(flags.inputs.begin(), flags.inputs.end());
+  options.seed = flags.seed;
+  if (flags.nullBlock < -1 ||
+      flags.nullBlock > std::numeric_limits<int32_t>::max())
+    return makeError("--null-block=" + llvm::Twine(int64_t(flags.nullBlock)) +
+                     ", expected -1 to 2147483647");
+  options.nullBlock = flags.nullBlock;
+  auto inputs = makeInputs(signature, options);
+  if (!inputs)
+    return inputs.takeError();
+  std::vector<Inputs> turns{std::move(*inputs)};
+  for (const std::string &path : flags.nextSteps) {
+    ++options.seed;
+    auto next = makeNextInputs(signature, turns.front(), options, path);
+    if (!next)
+      return next.takeError();
+    turns.push_back(std::move(*next));
+  }
+  return turns;
+}
+
+/// What the program is compiled for, where a step says what flags do not.
+static CompileOptions makeCompileOptions(const Step &step, const Flags &flags) {
+  auto given = [](int64_t flag, int64_t ofStep) {
+    return flag ? flag : std::max<int64_t>(ofStep, 1);
+  };
+  CompileOptions options;
+  options.maxTokens = given(flags.maxTokens, step.getNumRows());
+  options.maxRequests = given(flags.maxRequests, step.getNumRequests());
+  // What is beyond the planner's limit cannot be gathered.
+  options.maxKvTokens =
+      flags.maxKvTokens
+          ? int64_t(flags.maxKvTokens)
+          : std::clamp<int64_t>(step.getNumKvTokens(), 1,
+                                std::numeric_limits<int32_t>::max());
+  options.slots = flags.slots;
+  options.target = flags.target;
+  options.arch = flags.arch;
+  options.overlap = flags.overlap;
+  return options;
+}
+
+static RunOptions makeRunOptions(const Step &step, const Flags &flags) {
+  RunOptions options;
+  options.ranksPerGpu = flags.ranksPerGpu;
+  options.transport = flags.transport;
+  options.hosts.assign(flags.hosts.begin(), flags.hosts.end());
+  options.graph = flags.graph;
+  options.eagerEvery = flags.eagerEvery;
+  options.benchReplays = flags.bench;
+  options.numRows = step.getNumRows();
+  options.timeoutSeconds = flags.timeout;
+  options.repeat = flags.repeat;
+  options.concurrent = flags.concurrent;
+  return options;
+}
+
+/// `shards` are those of the turns, and have to outlive the options.
+static VerifyOptions makeOptions(ModuleOp module, const Signature &signature,
+                                 ArrayRef<Inputs> turns,
+                                 ArrayRef<KvShards> shards,
+                                 const Flags &flags) {
+  const Step &step = turns.front().step;
+  VerifyOptions options;
+  options.seed = flags.seed;
+  options.compile = makeCompileOptions(step, flags);
+  options.run = makeRunOptions(step, flags);
+  options.run.shards = shards;
+  options.pipeline = flags.pipeline;
+  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
+    options.pipeline =
+        getDefaultPipeline(module, flags.minTokens, options.compile.maxTokens,
+                           options.compile.maxRequests, flags.nullBlock);
+  if (!flags.maxKvTokens)
+    for (const auto &[turn, cut] : llvm::zip_equal(turns, shards))
+      options.tableTokens =
+          std::max(options.tableTokens, countTableTokens(signature, turn, cut));
+  return options;
+}
+
+static int runModule(ModuleOp module, const AsmParserState &names,
+                     const Flags &flags) {
+  auto entry = findEntry(module, flags.entry);
+  if (!entry)
+    return reportBadInput(entry.takeError());
+  auto signature = analyzeSignature(*entry, &names);
+  if (!signature)
+    return reportBadInput(signature.takeError());
+  auto ranks = getNumRanks(*signature, flags);
+  if (!ranks)
+    return reportBadInput(ranks.takeError());
+  auto turns = makeTurns(*signature, flags);
+  if (!turns)
+    return reportBadInput(turns.takeError());
+  std::vector<KvShards> shards;
+  for (const Inputs &turn : *turns) {
+    auto cut = shardCaches(*signature, turn, flags.seed);
+    if (!cut)
+      return reportBadInput(cut.takeError());
+    shards.push_back(std::move(*cut));
+  }
+  VerifyOptions options =
+      makeOptions(module, *signature, *turns, shards, flags);
+  options.numRanks = *ranks;
+  Progress progress;
+  if (flags.verify)
+    return runVerify(module, *signature, turns->front(), options, flags,
+                     progress);
+  return runPlain(module, *signature, *turns, options, flags, progress);
+}
+
+static int runTool(const Flags &flags) {
+  if (llvm::Error error = checkFlags(flags))
+    return reportBadInput(std::move(error));
   DialectRegistry registry;
   registerAllDialects(registry);
   registerAllExtensions(registry);
@@ -391,103 +534,7 @@ static int runTool(const Flags &flags) {
   OwningOpRef<ModuleOp> module = parseModule(sources, context, names);
   if (!module)
     return kBadInput;
-
-  auto entry = findEntry(*module, flags.entry);
-  if (!entry)
-    return reportBadInput(entry.takeError());
-  auto signature = analyzeSignature(*entry, &names);
-  if (!signature)
-    return reportBadInput(signature.takeError());
-  int64_t ranks = flags.ranks.getNumOccurrences() ? int64_t(flags.ranks)
-                                                  : signature->getNumRanks();
-  if (signature->mesh && ranks != signature->getNumRanks())
-    return reportBadInput("--ranks=" + llvm::Twine(ranks) + ", but mesh @" +
-                          signature->mesh.getSymName() + " has " +
-                          llvm::Twine(signature->getNumRanks()) + " ranks");
-  if (ranks < 1 || ranks > MeshOp::kMaxRanks)
-    return reportBadInput("--ranks must be 1 to " +
-                          llvm::Twine(int64_t(MeshOp::kMaxRanks)));
-
-  InputOptions inputOptions;
-  if (!flags.step.empty()) {
-    auto step = readStep(flags.step);
-    if (!step)
-      return reportBadInput(step.takeError());
-    inputOptions.step = std::move(*step);
-  }
-  inputOptions.files.assign(flags.inputs.begin(), flags.inputs.end());
-  inputOptions.seed = flags.seed;
-  if (flags.nullBlock < -1 ||
-      flags.nullBlock > std::numeric_limits<int32_t>::max())
-    return reportBadInput(
-        "--null-block=" + llvm::Twine(int64_t(flags.nullBlock)) +
-        ", expected -1 to 2147483647");
-  inputOptions.nullBlock = flags.nullBlock;
-  auto inputs = makeInputs(*signature, inputOptions);
-  if (!inputs)
-    return reportBadInput(inputs.takeError());
-
-  std::vector<Inputs> turns{std::move(*inputs)};
-  for (const std::string &path : flags.nextSteps) {
-    ++inputOptions.seed;
-    auto next = makeNextInputs(*signature, turns.front(), inputOptions, path);
-    if (!next)
-      return reportBadInput(next.takeError());
-    turns.push_back(std::move(*next));
-  }
-  const Step &step = turns.front().step;
-  std::vector<KvShards> shards;
-  for (const Inputs &turn : turns) {
-    auto cut = shardCaches(*signature, turn, flags.seed);
-    if (!cut)
-      return reportBadInput(cut.takeError());
-    shards.push_back(std::move(*cut));
-  }
-
-  VerifyOptions options;
-  options.numRanks = ranks;
-  options.run.shards = shards;
-  options.seed = flags.seed;
-  options.pipeline = flags.pipeline;
-  options.compile.maxTokens = flags.maxTokens
-                                  ? int64_t(flags.maxTokens)
-                                  : std::max<int64_t>(step.getNumRows(), 1);
-  options.compile.maxRequests =
-      flags.maxRequests ? int64_t(flags.maxRequests)
-                        : std::max<int64_t>(step.getNumRequests(), 1);
-  if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
-    options.pipeline =
-        getDefaultPipeline(*module, flags.minTokens, options.compile.maxTokens,
-                           options.compile.maxRequests, flags.nullBlock);
-  // What is beyond the planner's limit cannot be gathered.
-  options.compile.maxKvTokens =
-      flags.maxKvTokens
-          ? int64_t(flags.maxKvTokens)
-          : std::clamp<int64_t>(step.getNumKvTokens(), 1,
-                                std::numeric_limits<int32_t>::max());
-  if (!flags.maxKvTokens)
-    for (const auto &[turn, cut] : llvm::zip_equal(turns, shards))
-      options.tableTokens = std::max(options.tableTokens,
-                                     countTableTokens(*signature, turn, cut));
-  options.compile.slots = flags.slots;
-  options.compile.target = flags.target;
-  options.compile.arch = flags.arch;
-  options.compile.overlap = flags.overlap;
-  options.run.ranksPerGpu = flags.ranksPerGpu;
-  options.run.transport = flags.transport;
-  options.run.hosts.assign(flags.hosts.begin(), flags.hosts.end());
-  options.run.graph = flags.graph;
-  options.run.eagerEvery = flags.eagerEvery;
-  options.run.benchReplays = flags.bench;
-  options.run.numRows = step.getNumRows();
-  options.run.timeoutSeconds = flags.timeout;
-  options.run.repeat = flags.repeat;
-  options.run.concurrent = flags.concurrent;
-  Progress progress;
-  if (flags.verify)
-    return runVerify(*module, *signature, turns.front(), options, flags,
-                     progress);
-  return runPlain(*module, *signature, turns, options, flags, progress);
+  return runModule(*module, names, flags);
 }
 
 int main(int argc, char **argv) {

@@ -745,6 +745,115 @@ LogicalResult FunctionLowering::lowerTap(TapOp op, Value predicate) {
   return success();
 }
 
+/// The host takes one of the two, or neither.
+LogicalResult FunctionLowering::lowerHostBranch(scf::IfOp op, Value predicate) {
+  for (Region &region : op->getRegions())
+    if (!region.empty() && failed(lowerOps(getOps(region.front()), predicate)))
+      return failure();
+  // Nothing could tell which of them a kernel would have to compute.
+  for (Region &region : op->getRegions())
+    if (!region.empty())
+      for (OpOperand &yielded : region.front().getTerminator()->getOpOperands())
+        if (values.isDevice(yielded.get()))
+          return op->emitOpError("decides on the host about a value that "
+                                 "only the device knows: result #")
+                 << yielded.getOperandNumber() << ", of type "
+                 << yielded.get().getType();
+  return success();
+}
+
+LogicalResult FunctionLowering::lowerLoop(scf::ForOp op, Value predicate) {
+  for (auto [name, bound] :
+       {std::pair<StringRef, Value>{"lower bound", op.getLowerBound()},
+        {"upper bound", op.getUpperBound()},
+        {"step", op.getStep()}})
+    if (values.isDevice(bound))
+      return op->emitOpError("has a bound that only the device knows: its ")
+             << name;
+  // Also before the body is looked at, whose kernels may not take what such
+  // a branch hands on: they would say so of themselves.
+  if (failed(verifyCarried(op)) ||
+      failed(lowerOps(getOps(*op.getBody()), predicate)))
+    return failure();
+  return verifyCarried(op);
+}
+
+/// What a loop carries the host has to know.
+LogicalResult FunctionLowering::verifyCarried(scf::ForOp op) {
+  for (ValueRange carried :
+       {ValueRange(op.getInitArgs()), op.getYieldedValues()})
+    for (auto [index, value] : llvm::enumerate(carried)) {
+      auto branch = stripCasts(value).getDefiningOp<scf::IfOp>();
+      if (values.isDevice(value) ||
+          (branch && values.isDevice(branch.getCondition())))
+        return op->emitOpError("carries a value to its next turn that only the "
+                               "device knows: result #")
+               << index << ", of type " << value.getType();
+    }
+  return success();
+}
+
+/// What kernels copy in bulk lies in rows without gaps.
+static LogicalResult makeOperandsDense(Operation *op) {
+  if (auto attention = dyn_cast<SparseMlaOp>(op))
+    return success(succeeded(makeRowsDense(op, attention.getQ())) &&
+                   succeeded(makeRowsDense(op, attention.getKv())) &&
+                   succeeded(makeRowsDense(op, attention.getOuts())));
+  if (auto push = dyn_cast<PushOp>(op)) {
+    ValueRange sources = push.getSources();
+    // An LSE is no bulk data: any strides will do.
+    if (push.getDirection() == Direction::ScatterHeads ||
+        push.getDirection() == Direction::ScatterRows)
+      sources = sources.take_front();
+    return success(succeeded(makeRowsDense(op, sources)) &&
+                   succeeded(makeRowsDense(op, push.getInbox())));
+  }
+  if (auto merge = dyn_cast<MergeLseOp>(op))
+    return makeRowsDense(op, {merge.getInbox(), merge.getOut()});
+  return success();
+}
+
+LogicalResult FunctionLowering::lowerAttention(SparseMlaOp op,
+                                               Value predicate) {
+  if (failed(verifySparseMlaKernel(op, sharedBytes)))
+    return failure();
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  takeOwnSink(b, op, operands);
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  launch(op, getKernelName(op), getSparseMlaShape(op, sharedBytes), *rows,
+         operands, predicate, [&](KernelBuilder &k, ValueRange args) {
+           emitSparseMlaKernel(k, op, args, sharedBytes);
+         });
+  lowered.push_back(op);
+  return success();
+}
+
+/// An op with one kernel that copies rows, or computes a few numbers of each.
+LogicalResult FunctionLowering::lowerRowOp(Operation *op, Value predicate) {
+  OpBuilder b(op);
+  SmallVector<Value> operands(op->getOperands());
+  if (auto local = dyn_cast<LocalRowsOp>(op))
+    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
+                                      local.getMeshAttr(),
+                                      local.getAxisAttr()));
+  FailureOr<Value> rows = getRows(op);
+  if (failed(rows))
+    return failure();
+  if (auto expand = dyn_cast<ExpandRowsOp>(op);
+      expand && !values.isDevice(expand.getRows()))
+    values.setStepRows(expand.getRows());
+  if (isa<ExpandRowsOp>(op))
+    operands.push_back(device);
+  launch(
+      op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
+      [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
+  lowered.push_back(op);
+  return success();
+}
+
 LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   if (launched.contains(op))
     return success();
@@ -765,54 +874,12 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
     checkSizes(
         checks, op, [&](Value value) { return !values.isDevice(value); },
         /*readsMemory=*/false);
-  if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    if (values.isDevice(branch.getCondition()))
-      return flatten(branch, predicate);
-    for (Region &region : branch->getRegions())
-      if (!region.empty() &&
-          failed(lowerOps(getOps(region.front()), predicate)))
-        return failure();
-    // Nothing could tell which of them a kernel would have to compute.
-    for (Region &region : branch->getRegions())
-      if (!region.empty())
-        for (OpOperand &yielded :
-             region.front().getTerminator()->getOpOperands())
-          if (values.isDevice(yielded.get()))
-            return op->emitOpError("decides on the host about a value that "
-                                   "only the device knows: result #")
-                   << yielded.getOperandNumber() << ", of type "
-                   << yielded.get().getType();
-    return success();
-  }
-  if (auto loop = dyn_cast<scf::ForOp>(op)) {
-    for (auto [name, bound] :
-         {std::pair<StringRef, Value>{"lower bound", loop.getLowerBound()},
-          {"upper bound", loop.getUpperBound()},
-          {"step", loop.getStep()}})
-      if (values.isDevice(bound))
-        return op->emitOpError("has a bound that only the device knows: its ")
-               << name;
-    // Also before the body is looked at, whose kernels may not take what such
-    // a branch hands on: they would say so of themselves.
-    auto verifyCarried = [&]() -> LogicalResult {
-      for (ValueRange carried :
-           {ValueRange(loop.getInitArgs()), loop.getYieldedValues()})
-        for (auto [index, value] : llvm::enumerate(carried)) {
-          auto branch = stripCasts(value).getDefiningOp<scf::IfOp>();
-          if (values.isDevice(value) ||
-              (branch && values.isDevice(branch.getCondition())))
-            return op->emitOpError(
-                       "carries a value to its next turn that only the "
-                       "device knows: result #")
-                   << index << ", of type " << value.getType();
-        }
-      return success();
-    };
-    if (failed(verifyCarried()) ||
-        failed(lowerOps(getOps(*loop.getBody()), predicate)))
-      return failure();
-    return verifyCarried();
-  }
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return values.isDevice(branch.getCondition())
+               ? flatten(branch, predicate)
+               : lowerHostBranch(branch, predicate);
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return lowerLoop(loop, predicate);
   if (auto alloc = dyn_cast<memref::AllocOp>(op))
     return lowerAlloc(alloc);
   if (auto inbox = dyn_cast<WorkspaceOp>(op)) {
@@ -821,13 +888,6 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   }
   if (auto tap = dyn_cast<TapOp>(op))
     return lowerTap(tap, predicate);
-  // A call of the runtime, of numbers that the host knows.
-  if (auto expect = dyn_cast<ExpectOp>(op)) {
-    if (predicate || values.isDevice(expect.getFound()) ||
-        values.isDevice(expect.getExpected()))
-      lowered.push_back(op);
-    return success();
-  }
   if (isa<CountDecodeRowsOp, CountChunkRowsOp, SplitGateOp, GatherGateOp>(op))
     return lowerScalar(op, predicate);
   if (auto split = dyn_cast<ZigzagSplitOp>(op))
@@ -844,46 +904,17 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   if (isMemoryEffectFree(op) ||
       isa<memref::LoadOp, memref::AssumeAlignmentOp, RankOp>(op))
     return success();
-  if (auto attention = dyn_cast<SparseMlaOp>(op))
-    if (failed(makeRowsDense(op, attention.getQ())) ||
-        failed(makeRowsDense(op, attention.getKv())) ||
-        failed(makeRowsDense(op, attention.getOuts())))
-      return failure();
-  // An LSE is no bulk data: any strides will do.
-  if (auto push = dyn_cast<PushOp>(op))
-    if (failed(makeRowsDense(
-            op, push.getDirection() == Direction::ScatterHeads ||
-                        push.getDirection() == Direction::ScatterRows
-                    ? ValueRange(push.getSources()).take_front()
-                    : ValueRange(push.getSources()))) ||
-        failed(makeRowsDense(op, push.getInbox())))
-      return failure();
-  if (auto merge = dyn_cast<MergeLseOp>(op))
-    if (failed(makeRowsDense(op, {merge.getInbox(), merge.getOut()})))
-      return failure();
+  return lowerEffect(op, predicate);
+}
 
-  OpBuilder b(op);
-  SmallVector<Value> operands(op->getOperands());
-  if (auto attention = dyn_cast<SparseMlaOp>(op)) {
-    if (failed(verifySparseMlaKernel(attention, sharedBytes)))
-      return failure();
-    takeOwnSink(b, attention, operands);
-    FailureOr<Value> rows = getRows(op);
-    if (failed(rows))
-      return failure();
-    launch(op, getKernelName(op), getSparseMlaShape(attention, sharedBytes),
-           *rows, operands, predicate, [&](KernelBuilder &k, ValueRange args) {
-             emitSparseMlaKernel(k, attention, args, sharedBytes);
-           });
-    lowered.push_back(op);
-    return success();
-  }
+/// An op that writes buffers, and has kernels for that or none.
+LogicalResult FunctionLowering::lowerEffect(Operation *op, Value predicate) {
+  if (failed(makeOperandsDense(op)))
+    return failure();
+  if (auto attention = dyn_cast<SparseMlaOp>(op))
+    return lowerAttention(attention, predicate);
   if (isa<PushOp, SignalOp, WaitOp>(op))
     return lowerExchange(op, predicate);
-  if (auto local = dyn_cast<LocalRowsOp>(op))
-    operands.push_back(RankOp::create(b, op->getLoc(), b.getIndexType(),
-                                      local.getMeshAttr(),
-                                      local.getAxisAttr()));
   if (isa<LocalLengthsOp, DraftLengthsOp, ShardLengthsOp, FilterIndicesOp,
           MergeLseOp>(op))
     return lowerRows(op, getContextShape(op), emitContextKernel, predicate);
@@ -902,21 +933,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op, Value predicate) {
   if (auto slots = dyn_cast<ChunkSlotsOp>(op))
     return lowerChunks(op, slots.getQueryStart(), predicate);
   if (isa<ExpandRowsOp, ConvertIndicesOp, LocalRowsOp, TakeRowsOp, WriteRowsOp,
-          memref::CopyOp, linalg::FillOp, memref::StoreOp>(op)) {
-    FailureOr<Value> rows = getRows(op);
-    if (failed(rows))
-      return failure();
-    if (auto expand = dyn_cast<ExpandRowsOp>(op);
-        expand && !values.isDevice(expand.getRows()))
-      values.setStepRows(expand.getRows());
-    if (isa<ExpandRowsOp>(op))
-      operands.push_back(device);
-    launch(
-        op, getKernelName(op), getRowShape(op), *rows, operands, predicate,
-        [&](KernelBuilder &k, ValueRange args) { emitRowKernel(k, op, args); });
-    lowered.push_back(op);
-    return success();
-  }
+          memref::CopyOp, linalg::FillOp, memref::StoreOp>(op))
+    return lowerRowOp(op, predicate);
   return op->emitOpError("has no form on the GPU");
 }
 

@@ -82,9 +82,15 @@ private:
 
   LogicalResult lowerOps(ArrayRef<Operation *> ops, Value predicate);
   LogicalResult lowerOp(Operation *op, Value predicate);
+  LogicalResult lowerEffect(Operation *op, Value predicate);
   LogicalResult flatten(scf::IfOp op, Value predicate);
+  LogicalResult lowerHostBranch(scf::IfOp op, Value predicate);
+  LogicalResult lowerLoop(scf::ForOp op, Value predicate);
+  LogicalResult verifyCarried(scf::ForOp op);
   LogicalResult lowerAlloc(memref::AllocOp op);
   LogicalResult lowerIndexer(IndexerOp op, Value predicate);
+  LogicalResult lowerAttention(SparseMlaOp op, Value predicate);
+  LogicalResult lowerRowOp(Operation *op, Value predicate);
   LogicalResult lowerScalar(Operation *op, Value predicate);
   LogicalResult lowerSplit(ZigzagSplitOp op, Value predicate);
   LogicalResult lowerTopK(TopKOp op, Value predicate);
