@@ -18,7 +18,9 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQDCP
@@ -53,10 +55,12 @@ struct Candidate {
 /// Attentions that attend keys of one gather, in program order.
 using Group = ArrayRef<Candidate>;
 
-/// The gathered blocks of a table, and the gate of what attends them.
+/// The gathered blocks of a table, the gate of what attends them, and the
+/// caches whose blocks they are, each with the rows from block to block.
 struct Blocks {
   GatherBlocksOp op;
   Value gate;
+  llvm::SmallSetVector<std::pair<Value, int64_t>, 4> caches;
 };
 
 /// What says which chunks of the step the rows are; null for all of them.
@@ -140,6 +144,8 @@ private:
 
   // Shared by attentions.
   Blocks &getBlocks(const Candidate &candidate);
+  Value findPool(const Blocks &blocks);
+  void setPools();
   Value createGate(const Candidate &candidate, Value decodes);
   Value gateChunks(ChunkSplitOp split, const Candidate &candidate);
   Value getGate(const Candidate &candidate);
@@ -168,7 +174,7 @@ private:
   llvm::DenseMap<std::pair<Operation *, Operation *>, GatheredSlotsOp> slotsOf;
   /// By the step's starts and lengths, and by table with what else they depend
   /// on; once in each block.
-  llvm::DenseMap<std::tuple<Block *, Value, Value, Value, Attribute>, Blocks>
+  llvm::MapVector<std::tuple<Block *, Value, Value, Value, Attribute>, Blocks>
       blocksOf;
   /// Conversions, and index ops behind the one that they feed.
   llvm::SetVector<Operation *> replaced;
@@ -562,6 +568,9 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
   }
   Blocks &blocks =
       blocksOf[{builder.getInsertionBlock(), starts, lengths, table, facts}];
+  blocks.caches.insert(
+      {SparseMlaOp(candidate.op).getKv(),
+       convert.getBlockStrideRows().value_or(convert.getBlockSize())});
   if (blocks.op)
     return blocks;
   auto type = cast<RankedTensorType>(table.getType());
@@ -572,11 +581,75 @@ Blocks &Rewriter::getBlocks(const Candidate &candidate) {
                           RankedTensorType::get(type.getShape(), i32),
                           RankedTensorType::get({1}, i32)};
   blocks.op = GatherBlocksOp::create(
-      builder, expand.getLoc(), types, table, lengths, ValueRange{},
+      builder, expand.getLoc(), types, table, lengths, Value(), ValueRange{},
       sharding.getMesh(), candidate.axis, interleave,
       convert.getBlockSizeAttr(), builder.getI32IntegerAttr(nullBlock),
       gathersAll ? builder.getUnitAttr() : UnitAttr());
   return blocks;
+}
+
+/// What has as many rows as the cache, and says so in front of `place`; null
+/// where nothing does. Writes leave as many.
+static Value findSameRows(Value cache, Operation *place,
+                          DominanceInfo &dominance) {
+  while (auto type = dyn_cast<RankedTensorType>(cache.getType())) {
+    if (!type.isDynamicDim(0) || dominance.properlyDominates(cache, place))
+      return cache;
+    if (auto cast = cache.getDefiningOp<tensor::CastOp>())
+      cache = cast.getSource();
+    else if (auto write = cache.getDefiningOp<WriteRowsOp>())
+      cache = write.getCache();
+    else
+      break;
+  }
+  return {};
+}
+
+/// Blocks that begin in one of the caches, as many as the largest has, in front
+/// of the op; null where that is not known there.
+Value Rewriter::findPool(const Blocks &blocks) {
+  SmallVector<std::pair<Value, int64_t>> known;
+  for (auto [cache, stride] : blocks.caches) {
+    Value rows = findSameRows(cache, blocks.op, dominance);
+    if (!rows)
+      return {};
+    known.emplace_back(rows, stride);
+  }
+  builder.setInsertionPoint(blocks.op);
+  Location loc = blocks.op->getLoc();
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(builder, loc, value);
+  };
+  int64_t least = 0;
+  Value most;
+  for (auto [cache, stride] : known) {
+    auto type = cast<RankedTensorType>(cache.getType());
+    if (!type.isDynamicDim(0)) {
+      least = std::max<int64_t>(least,
+                                llvm::divideCeil(type.getDimSize(0), stride));
+      continue;
+    }
+    Value rows = tensor::DimOp::create(builder, loc, cache, 0);
+    Value begun =
+        arith::AddIOp::create(builder, loc, rows, constant(stride - 1));
+    Value number =
+        arith::DivUIOp::create(builder, loc, begun, constant(stride));
+    most = most ? arith::MaxUIOp::create(builder, loc, most, number).getResult()
+                : number;
+  }
+  if (!most)
+    return constant(least);
+  if (least == 0)
+    return most;
+  return arith::MaxUIOp::create(builder, loc, most, constant(least));
+}
+
+/// Blocks that no cache has are not gathered, as the form for decode steps
+/// skips their keys.
+void Rewriter::setPools() {
+  for (auto &[key, blocks] : blocksOf)
+    if (Value pool = findPool(blocks))
+      blocks.op.getPoolMutable().assign(pool);
 }
 
 /// Whether the keys fit, and the step has prefill where that is asked for.
@@ -991,6 +1064,7 @@ LogicalResult Rewriter::run() {
     rewrite(rest.take_front(size));
     rest = rest.drop_front(size);
   }
+  setPools();
   // Users before what they use.
   SmallVector<Operation *> dead(replaced.begin(), replaced.end());
   for (Operation *op : dead)

@@ -228,11 +228,12 @@ func.func @split(%start: memref<?xi32>, %lens: memref<?xi32>, %rows: index, %ids
 }
 
 // What is gathered is found by a call, and the gate is a comparison; requests that only one
-// of the lists has are not gathered.
+// of the lists has are not gathered. Every entry is a block where no pool says otherwise.
 // CHECK-LABEL: func.func @gather
+// CHECK: %[[ALL:.*]] = llvm.mlir.constant(9223372036854775807 : i64)
 // CHECK: linalg.fill
 // CHECK: linalg.fill
-// CHECK: %[[FOUND:.*]] = llvm.call @shardq_gather_blocks(
+// CHECK: %[[FOUND:.*]] = llvm.call @shardq_gather_blocks({{.*}}, %[[ALL]], %{{[0-9]+}}, %{{[0-9]+}}) : (!llvm.ptr, i64, i64, i64, !llvm.ptr, i64, i64, i64, i32, i64, !llvm.ptr, !llvm.ptr) -> i64
 // CHECK: %[[COUNT:.*]] = arith.trunci %[[FOUND]] : i64 to i32
 // CHECK: memref.store %[[COUNT]], %{{.*}}[%{{.*}}] : memref<1xi32>
 // CHECK: llvm.call @shardq_gathered_table(
@@ -255,6 +256,18 @@ func.func @gather(%table: memref<?x?xi32>, %lens: memref<?xi32>, %start: memref<
   %g = shardq.gather_gate %start blocks(%count) decodes(%d) over @ranks "tp" {block_size = 4 : i64, max_blocks = 9 : i64}
       : memref<?xi32>, memref<1xi32>
   return %g : i1
+}
+
+// CHECK-LABEL: func.func @pool
+// CHECK-SAME: %[[POOL:[a-z0-9]+]]: index,
+// CHECK: %[[BLOCKS:.*]] = arith.index_cast %[[POOL]] : index to i64
+// CHECK: llvm.call @shardq_gather_blocks({{.*}}, %[[BLOCKS]], %{{[0-9]+}}, %{{[0-9]+}})
+func.func @pool(%pool: index, %table: memref<?x?xi32>, %lens: memref<?xi32>, %blocks: memref<?xi32>, %inverse: memref<?x?xi32>,
+                %count: memref<1xi32>) {
+  shardq.gather_blocks %table lengths(%lens) pool(%pool) over @ranks "tp" outs(%blocks, %inverse, %count)
+      {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, index, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  return
 }
 
 // Chunks are found by calls, for this rank's place along the axis; lengths of requests that only one list has are 0.

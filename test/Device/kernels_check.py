@@ -1562,7 +1562,7 @@ def rows_checks(suite):
         check("unaligned", some[:2], shift=size)
 
 
-def blocks_reference(case, table, lengths):
+def blocks_reference(case, table, lengths, pool):
     """The list, where entries stand in it, and how many there are."""
     requests = min(len(table), len(lengths))
     gathered = np.zeros(table.shape, bool)
@@ -1572,6 +1572,8 @@ def blocks_reference(case, table, lengths):
         tokens = n // (case.ranks * case.interleave) * case.interleave + min(rest, case.interleave)
         gathered[i, :-(-tokens // case.block)] = True
     gathered &= (table >= 0) & (table != case.null)
+    if case.pool:
+        gathered &= table < pool
     found = np.unique(table[gathered])
     blocks = np.full(table.size, -1, np.int64)
     blocks[:len(found)] = found
@@ -1579,7 +1581,7 @@ def blocks_reference(case, table, lengths):
     return blocks, inverse, len(found)
 
 
-def blocks_check(suite, case, make, gap=0, repeat=0, expected=None):
+def blocks_check(suite, case, make, gap=0, repeat=0, expected=None, pool=200):
     def body(rng):
         where = suite.where
         table, lengths = make(rng)
@@ -1587,8 +1589,9 @@ def blocks_check(suite, case, make, gap=0, repeat=0, expected=None):
         inverse = Buffer(where, np.full(table.shape, 77, np.int32), [gap])
         count = Buffer(where, np.full(1, 77, np.int32))
         words = [*Buffer(where, table, [gap]).words(), *Buffer(where, lengths).words(),
+                 *[pool & (1 << 64) - 1] * case.pool,
                  *blocks.words(), *inverse.words(), *memref(count.address, (1,))]
-        want = blocks_reference(case, table, lengths)
+        want = blocks_reference(case, table, lengths, pool)
         if expected is not None:
             assert all(np.array_equal(a, b) for a, b in zip(want, expected)), (
                 f"the reference is wrong: {want}")
@@ -1653,6 +1656,8 @@ def blocks_checks(suite):
         check("no tokens", nothing)
         check("no requests", fixed(np.zeros((0, 7)), []))
         check("no columns", fixed(np.zeros((3, 0)), [5, 5, 5]))
+        for pool in (0, -1, 1, 1 << 18, (1 << 31) - 1, 1 << 31, (1 << 63) - 1) if case.pool else ():
+            check(f"a pool of {pool}", far, pool=pool)
         check("many", lambda rng, make=ragged: make(
             rng, requests=300 if big else 40, width=700 if big else 120,
             most=60000 if big else 9000), repeat=3 if big else 0)
@@ -1895,7 +1900,7 @@ def slots_check(suite, case, rows, fewer=0, large=False):
     return body
 
 
-def full_check(suite, case, table, gap=0):
+def full_check(suite, case, table, gap=0, pool=6):
     def body(rng):
         where, given = suite.where, np.array(table, np.int32)
         blocks = Buffer(where, np.full(given.size, 77, np.int32))
@@ -1903,10 +1908,11 @@ def full_check(suite, case, table, gap=0):
         count = Buffer(where, np.full(1, 77, np.int32))
         suite.launch(case.name, given.size, [
             *Buffer(where, given, [gap]).words(), *Buffer(where, np.zeros(len(given), np.int32)).words(),
-            *blocks.words(), *inverse.words(), *memref(count.address, (1,))])
+            *[pool] * case.pool, *blocks.words(), *inverse.words(), *memref(count.address, (1,))])
         places = np.arange(given.size).reshape(given.shape)
         assert (blocks.fetch() == given.reshape(-1)).all(), "blocks"
-        assert (inverse.fetch() == np.where(given < 0, -1, places)).all(), "inverse"
+        is_block = (given >= 0) & (given < pool) if case.pool else given >= 0
+        assert (inverse.fetch() == np.where(is_block, places, -1)).all(), "inverse"
         assert count.fetch()[0] == given.size, "count"
 
     return body

@@ -81,8 +81,11 @@ static void emitReplicatedTableKernel(KernelBuilder &b, ReplicatedTableOp op,
 }
 
 /// Entries are taken as they are, each to its place.
-static void emitGatherAllKernel(KernelBuilder &b, ValueRange args) {
-  Value table = args[0], blocks = args[2], inverse = args[3], count = args[4];
+static void emitGatherAllKernel(KernelBuilder &b, GatherBlocksOp op,
+                                ValueRange args) {
+  Value table = args[0], pool = op.getPool() ? args[2] : Value();
+  ValueRange outs = args.take_back(3);
+  Value blocks = outs[0], inverse = outs[1], count = outs[2];
   Value zero = b.index(0), width = b.dim(table, 1);
   Value entries = b.mul(b.dim(table, 0), width);
   b.overGrid(zero, entries, [&](Value place) {
@@ -90,6 +93,8 @@ static void emitGatherAllKernel(KernelBuilder &b, ValueRange args) {
     Value entry = b.load(table, {request, column});
     b.store(entry, blocks, place);
     Value isBlock = b.lessEqual(b.i32(0), entry);
+    if (pool)
+      isBlock = b.both(isBlock, b.less(b.toIndex(entry), pool));
     b.store(b.select(isBlock, b.toI32(place), b.i32(-1)), inverse,
             {request, column});
   });
@@ -402,7 +407,7 @@ void mlir::shardq::emitViewKernel(KernelBuilder &b, Operation *op,
       .Case(
           [&](ReplicatedTableOp op) { emitReplicatedTableKernel(b, op, args); })
       .Case([&](TokenSlotsOp op) { emitTokenSlotsKernel(b, op, args); })
-      .Case([&](GatherBlocksOp) { emitGatherAllKernel(b, args); })
+      .Case([&](GatherBlocksOp op) { emitGatherAllKernel(b, op, args); })
       .Case([&](UnpackRowsOp op) {
         Packing(b, op.getFormat(), args[0], args[1]).unpack();
       })

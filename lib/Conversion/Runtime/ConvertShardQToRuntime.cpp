@@ -640,6 +640,10 @@ void RuntimeLowering::lower(GatherBlocksOp op) {
   Value lengths = toContiguous(op.getLengths());
   Value blocks = op.getOuts()[0], inverse = op.getOuts()[1];
   Value first = arith::ConstantIndexOp::create(b, 0);
+  // Without a pool, every entry is a block.
+  Value pool = op.getPool()
+                   ? toI64(op.getPool())
+                   : constant(i64, std::numeric_limits<int64_t>::max());
   // Requests that only one of the two has are not gathered.
   Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(-1));
   for (Value list : {blocks, inverse})
@@ -653,7 +657,7 @@ void RuntimeLowering::lower(GatherBlocksOp op) {
       "shardq_gather_blocks", i64,
       {getPointer(table), toI64(requests), width, width, getPointer(lengths),
        constant(i64, over.axis.getSize()), constant(i64, op.getInterleave()),
-       constant(i64, op.getBlockSize()), constant(i32, op.getNullBlock()),
+       constant(i64, op.getBlockSize()), constant(i32, op.getNullBlock()), pool,
        getPointer(blocks), getPointer(inverse)});
   memref::StoreOp::create(b, arith::TruncIOp::create(b, i32, count),
                           op.getOuts()[2], first);
