@@ -151,6 +151,13 @@ func.func private @private_no_place(%n: index) {
   shardq.no_place block %n of %n entry %n
   return
 }
+// CHECK-LABEL: func.func private @private_beyond_cache(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr, %
+// CHECK: llvm.call @shardq_rt_beyond_cache(%[[CONTEXT]], %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
+func.func private @private_beyond_cache(%n: index, %m: index, %k: index) {
+  shardq.beyond_cache slot %n of %m in %k
+  return
+}
 // CHECK-LABEL: func.func private @private_check_starts(
 // CHECK-SAME: !llvm.ptr, %
 func.func private @private_check_starts(%start: memref<?xi32>, %n: index) {

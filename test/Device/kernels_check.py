@@ -992,7 +992,9 @@ def check_starts(record, starts, decodes, rows):
              if s < before or s > rows or (i == 0 and s != 0)}
     check_told(told[:4], wrong)
     expected = [decodes, rows] if decodes is not None and not 0 <= decodes <= rows else [-7, -7]
-    assert told[4:] == expected, f"{told[4:]} was told of decodes, expected {expected}"
+    assert told[4:6] == expected, f"{told[4:6]} was told of decodes, expected {expected}"
+    check_told(told[6:9], {(decodes, i, end) for i, (begin, end) in enumerate(zip(starts, starts[1:]))
+                           if decodes is not None and begin < decodes < end})
 
 
 def chunk_check(suite, case, make, rank=0, more=0, gap=0):
@@ -1016,7 +1018,7 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
             words += [int(s) & (1 << 64) - 1 for s in scalars]
             words += [w for place in places for w in place.words()]
             table = np.full((len(starts) + 2, 3), -1, np.int32)
-            record = Buffer(where, np.full(6, -7, np.int64))
+            record = Buffer(where, np.full(9, -7, np.int64))
             words += [record.address] * (case.op != "lengths") + [rank, *memref(Buffer(where, table).address, table.shape)]
             suite.launch(case.name + "_table", 1, words)
             suite.launch(case.name + "_rows", -(-max(map(len, outs), default=1) // 256), words)
@@ -1024,7 +1026,7 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
                 check_starts(record, starts, decodes, rows)
             if case.op == "slots":
                 found = min(scalars[1], len(outs[0]) // case.ranks)
-                told = [int(word) for word in record.fetch()[4:]]
+                told = [int(word) for word in record.fetch()[4:6]]
                 assert told == ([found, total] if found < total else [-7, -7]), (
                     f"{told} was told of {found} rows of a rank, and the step has {total}")
             return [place.fetch() for place in places]
@@ -1165,7 +1167,12 @@ def write_check(suite, case, make, rows=21, cached=50, gaps=None, shift=0, repea
         target = Buffer(where, cache, gaps, shift)
         words = [*Buffer(where, source, gaps, shift).words(), *Buffer(where, slots).words(),
                  *target.words()]
+        # What the runtime is told of rows for which the cache has no place.
+        record = Buffer(where, np.full(3, -7, np.int64))
+        words.append(record.address)
         suite.launch(case.name, -(-rows // 8), words)
+        check_told([int(word) for word in record.fetch()],
+                   {(slot, row, cached) for row, slot in enumerate(slots.tolist()) if slot >= cached})
         want = cache.copy()
         for row, slot in zip(source, slots.tolist()):
             if 0 <= slot < cached:
@@ -2180,7 +2187,7 @@ def shards_check(suite, case, requests, rows=None, missing=0):
             lengths = Buffer(suite.where, np.full(requests, 77, np.int32))
             words = [*Buffer(suite.where, start.astype(np.int32)).words(),
                      *Buffer(suite.where, given).words(), own, *starts.words(), *lengths.words(), rank]
-            record = Buffer(suite.where, np.full(6, -7, np.int64))
+            record = Buffer(suite.where, np.full(9, -7, np.int64))
             suite.launch(case.name, (requests + 256) // 256, [*words, record.address])
             check_starts(record, start, None, min(own, (1 << 31) - 1) * case.ranks)
             held = np.clip(start, first, end) - first

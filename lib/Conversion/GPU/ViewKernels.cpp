@@ -102,15 +102,6 @@ static void emitGatherAllKernel(KernelBuilder &b, GatherBlocksOp op,
   b.when(isFirst, [&] { b.store(b.toI32(entries), count, zero); });
 }
 
-/// Has the device library record a token that has no place.
-static void record(KernelBuilder &b, StringRef function, Value device,
-                   ValueRange numbers) {
-  SmallVector<Value> arguments{device};
-  for (Value number : numbers)
-    arguments.push_back(b.fromIndex(number, b.getI64Type()));
-  LLVM::CallOp::create(b, b.getLoc(), TypeRange(), function, arguments);
-}
-
 static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
                                  ValueRange args) {
   Value table = args[0], req = args[1], visible = args[2], slots = args[3];
@@ -122,7 +113,7 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
   bool isShared = bool(op.getMeshAttr());
   int64_t ranks = isShared ? getRanks(op, op.getMeshAttr(), *op.getAxis()) : 1;
   Value run = b.index(isShared ? *op.getInterleave() : 1);
-  Value device = toPointer(b, b.getLoc(), args.back());
+  Value device = args.back();
   auto getSlot = [&](Value row) {
     Value request = b.toIndex(b.load(req, row));
     Value position = b.sub(b.toIndex(b.load(visible, row)), b.index(1));
@@ -139,12 +130,12 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
         isMine,
         [&] {
           auto isBeyond = [&](Value block, Value requests, Value width) {
-            record(b, "shardq_device_beyond_table", device,
-                   {block, request, requests, width});
+            recordWrong(b, "shardq_device_beyond_table", device,
+                        {block, request, requests, width});
           };
           auto isNone = [&](Value block, Value entry) {
-            record(b, "shardq_device_no_place", device,
-                   {block, request, entry});
+            recordWrong(b, "shardq_device_no_place", device,
+                        {block, request, entry});
           };
           return emitWrittenRow(b, op, table, request, local, limit,
                                 {isBeyond, isNone});

@@ -97,6 +97,7 @@ private:
   void lower(ExpectOp op);
   void lower(BeyondTableOp op);
   void lower(NoPlaceOp op);
+  void lower(BeyondCacheOp op);
   void lower(CheckStartsOp op);
   void lower(TapOp op);
   void lower(IsCarriedOp op);
@@ -898,6 +899,12 @@ void RuntimeLowering::lower(NoPlaceOp op) {
         toI64(op.getEntry())});
 }
 
+void RuntimeLowering::lower(BeyondCacheOp op) {
+  call("shardq_rt_beyond_cache", {},
+       {getContext(op), toI64(op.getSlot()), toI64(op.getRow()),
+        toI64(op.getRows())});
+}
+
 void RuntimeLowering::lower(CheckStartsOp op) {
   checkStarts(op, toContiguous(op.getQueryStart()), op.getDecodes(),
               op.getRows());
@@ -975,7 +982,7 @@ LogicalResult RuntimeLowering::run() {
                   CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
                   ShardLengthsOp, TapOp, IsCarriedOp, TransferOp, AsideOp,
                   JoinAsideOp, ExpectOp, BeyondTableOp, NoPlaceOp,
-                  CheckStartsOp>([&](auto op) {
+                  BeyondCacheOp, CheckStartsOp>([&](auto op) {
               lower(op);
               return true;
             })
