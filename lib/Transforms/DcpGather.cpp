@@ -3,6 +3,8 @@
 #include "DcpGather.h"
 #include "IndexProducers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::shardq;
@@ -45,7 +47,7 @@ GatherBlocksOp KeyGather::createBlocks(const DcpCandidate &candidate) {
                           RankedTensorType::get({1}, i32)};
   return GatherBlocksOp::create(
       builder, expand.getLoc(), types, table, getStepLengths(expand).second,
-      ValueRange{}, sharding.getMesh(), candidate.axis,
+      Value(), ValueRange{}, sharding.getMesh(), candidate.axis,
       builder.getI64IntegerAttr(sharding.getInterleave()),
       convert.getBlockSizeAttr(), builder.getI32IntegerAttr(nullBlock),
       gathersAll ? builder.getUnitAttr() : UnitAttr());
@@ -54,7 +56,11 @@ GatherBlocksOp KeyGather::createBlocks(const DcpCandidate &candidate) {
 KeyGather::Blocks &KeyGather::ensureEntry(const DcpCandidate &candidate) {
   OpBuilder::InsertionGuard guard(builder);
   setBlocksPlace(candidate);
+  ConvertIndicesOp convert = candidate.convert;
   Blocks &blocks = blocksOf[getBlocksKey(candidate, dominance)];
+  blocks.caches.insert(
+      {SparseMlaOp(candidate.op).getKv(),
+       convert.getBlockStrideRows().value_or(convert.getBlockSize())});
   if (!blocks.op)
     blocks.op = createBlocks(candidate);
   return blocks;
@@ -62,6 +68,68 @@ KeyGather::Blocks &KeyGather::ensureEntry(const DcpCandidate &candidate) {
 
 GatherBlocksOp KeyGather::ensureBlocks(const DcpCandidate &candidate) {
   return ensureEntry(candidate).op;
+}
+
+/// What has as many rows as the cache, and says so in front of `place`; null
+/// where nothing does. Writes leave as many.
+static Value findSameRows(Value cache, Operation *place,
+                          DominanceInfo &dominance) {
+  while (auto type = dyn_cast<RankedTensorType>(cache.getType())) {
+    if (!type.isDynamicDim(0) || dominance.properlyDominates(cache, place))
+      return cache;
+    if (auto cast = cache.getDefiningOp<tensor::CastOp>())
+      cache = cast.getSource();
+    else if (auto write = cache.getDefiningOp<WriteRowsOp>())
+      cache = write.getCache();
+    else
+      break;
+  }
+  return {};
+}
+
+/// Blocks that begin in one of the caches, as many as the largest has, in front
+/// of the op; null where that is not known there.
+Value KeyGather::findPool(const Blocks &blocks) {
+  SmallVector<std::pair<Value, int64_t>> known;
+  for (auto [cache, stride] : blocks.caches) {
+    Value rows = findSameRows(cache, blocks.op, dominance);
+    if (!rows)
+      return {};
+    known.emplace_back(rows, stride);
+  }
+  builder.setInsertionPoint(blocks.op);
+  Location loc = blocks.op->getLoc();
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(builder, loc, value);
+  };
+  int64_t least = 0;
+  Value most;
+  for (auto [cache, stride] : known) {
+    auto type = cast<RankedTensorType>(cache.getType());
+    if (!type.isDynamicDim(0)) {
+      least = std::max<int64_t>(least,
+                                llvm::divideCeil(type.getDimSize(0), stride));
+      continue;
+    }
+    Value rows = tensor::DimOp::create(builder, loc, cache, 0);
+    Value begun =
+        arith::AddIOp::create(builder, loc, rows, constant(stride - 1));
+    Value number =
+        arith::DivUIOp::create(builder, loc, begun, constant(stride));
+    most = most ? arith::MaxUIOp::create(builder, loc, most, number).getResult()
+                : number;
+  }
+  if (!most)
+    return constant(least);
+  if (least == 0)
+    return most;
+  return arith::MaxUIOp::create(builder, loc, most, constant(least));
+}
+
+void KeyGather::setPools() {
+  for (auto &[key, blocks] : blocksOf)
+    if (Value pool = findPool(blocks))
+      blocks.op.getPoolMutable().assign(pool);
 }
 
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,8 @@
 #define SHARDQ_LIB_TRANSFORMS_DCPGATHER_H
 
 #include "DcpMatch.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::shardq {
 
@@ -23,21 +25,29 @@ public:
   Value ensureGate(const DcpCandidate &candidate);
   GatheredSlotsOp ensureSlots(const DcpCandidate &candidate);
 
+  /// Says of all blocks that have been made which of them the caches have, once
+  /// all who share them are known: what no cache has is not gathered, as the
+  /// form for decode steps skips such keys.
+  void setPools();
+
   // Where the builder stands.
   GatheredSlotsOp createSlots(const DcpCandidate &candidate, Value indices);
   GatherKvStartOp createStart(const DcpCandidate &candidate);
   Value createFinish(const DcpCandidate &candidate, GatherKvStartOp start);
 
 private:
-  /// The gathered blocks of a table, and the gate of what attends them.
+  /// The gathered blocks of a table, the gate of what attends them, and the
+  /// caches whose blocks they are, each with the rows from block to block.
   struct Blocks {
     GatherBlocksOp op;
     Value gate;
+    llvm::SmallSetVector<std::pair<Value, int64_t>, 4> caches;
   };
 
   Blocks &ensureEntry(const DcpCandidate &candidate);
   void setBlocksPlace(const DcpCandidate &candidate);
   GatherBlocksOp createBlocks(const DcpCandidate &candidate);
+  Value findPool(const Blocks &blocks);
   Value createGate(const DcpCandidate &candidate, Value decodes);
   Value createChunksGate(const DcpCandidate &candidate);
   Value gateChunks(ChunkSplitOp split, const DcpCandidate &candidate);
@@ -47,7 +57,7 @@ private:
   int32_t nullBlock;
   OpBuilder &builder;
   DominanceInfo dominance;
-  llvm::DenseMap<BlocksKey, Blocks> blocksOf;
+  llvm::MapVector<BlocksKey, Blocks> blocksOf;
   /// By conversion and blocks.
   llvm::DenseMap<std::pair<Operation *, Operation *>, GatheredSlotsOp> slotsOf;
 };

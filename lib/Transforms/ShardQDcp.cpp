@@ -500,6 +500,7 @@ LogicalResult Rewriter::run() {
     rewrite(rest.take_front(size));
     rest = rest.drop_front(size);
   }
+  gather.setPools();
   // Users before what they use.
   SmallVector<Operation *> dead(replaced.begin(), replaced.end());
   for (Operation *op : dead)

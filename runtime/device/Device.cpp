@@ -538,6 +538,13 @@ SHARDQ_DEVICE void shardq_device_no_place(const DeviceContext *context,
                request);
 }
 
+SHARDQ_DEVICE void shardq_device_beyond_cache(const DeviceContext *context,
+                                              int64_t slot, int64_t row,
+                                              int64_t rows) {
+  recordMisuse(*context, Misuse::BeyondCache, /*operation=*/-1, slot, rows,
+               row);
+}
+
 SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
                                              int64_t index, int64_t start,
                                              int64_t before, int64_t rows) {
@@ -551,6 +558,13 @@ SHARDQ_DEVICE void shardq_device_wrong_start(const DeviceContext *context,
 SHARDQ_DEVICE void shardq_device_wrong_decodes(const DeviceContext *context,
                                                int64_t decodes, int64_t rows) {
   recordMisuse(*context, Misuse::Decodes, /*operation=*/-1, decodes, rows);
+}
+
+SHARDQ_DEVICE void shardq_device_split_request(const DeviceContext *context,
+                                               int64_t decodes, int64_t request,
+                                               int64_t end) {
+  recordMisuse(*context, Misuse::SplitRequest, /*operation=*/-1, decodes, end,
+               request);
 }
 
 SHARDQ_DEVICE void shardq_device_expect(const DeviceContext *context,

@@ -54,6 +54,11 @@ void shardq_device_beyond_table(const shardq::device::DeviceContext *context,
 void shardq_device_no_place(const shardq::device::DeviceContext *context,
                             int64_t block, int64_t request, int64_t entry);
 
+/// Records SHARDQ_INVALID: row `row` of those that are to be written has
+/// `slot`, in a cache of `rows` rows. Any threads.
+void shardq_device_beyond_cache(const shardq::device::DeviceContext *context,
+                                int64_t slot, int64_t row, int64_t rows);
+
 /// Records SHARDQ_INVALID: query start `index` of a step of `rows` rows is
 /// `start`, and the one in front of it is `before`. Any threads.
 void shardq_device_wrong_start(const shardq::device::DeviceContext *context,
@@ -64,6 +69,11 @@ void shardq_device_wrong_start(const shardq::device::DeviceContext *context,
 /// `rows` rows. Any threads.
 void shardq_device_wrong_decodes(const shardq::device::DeviceContext *context,
                                  int64_t decodes, int64_t rows);
+
+/// Records SHARDQ_INVALID: `decodes` rows of decode requests end within
+/// `request`, which ends at `end`. Any threads.
+void shardq_device_split_request(const shardq::device::DeviceContext *context,
+                                 int64_t decodes, int64_t request, int64_t end);
 
 /// Records SHARDQ_INVALID: a size is `found` where `expected` is right. Any
 /// threads.

@@ -84,9 +84,13 @@ void shardq_context::noPlace(int64_t block, int64_t request, int64_t entry) {
   wrongStep(Misuse::NoPlace, request, entry, block);
 }
 
+void shardq_context::beyondCache(int64_t slot, int64_t row, int64_t rows) {
+  wrongStep(Misuse::BeyondCache, row, slot, rows);
+}
+
 void shardq_context::checkStarts(const int32_t *starts, int64_t entries,
                                  int64_t decodes, int64_t rows) {
-  int64_t last = 0;
+  int64_t last = 0, split = 0;
   for (int64_t i = 0; i < entries; ++i) {
     int64_t start = starts[i];
     if (i == 0 && start != 0)
@@ -95,11 +99,15 @@ void shardq_context::checkStarts(const int32_t *starts, int64_t entries,
       return wrongStep(Misuse::StartBelow, i, start, last);
     if (start > rows)
       return wrongStep(Misuse::LastStart, i, start, rows);
+    if (last < decodes && decodes < start)
+      split = i;
     last = start;
   }
   // Rows of no request may stand behind those of decodes.
   if (decodes < 0 || decodes > rows)
     wrongStep(Misuse::Decodes, -1, decodes, rows);
+  else if (split > 0)
+    wrongStep(Misuse::SplitRequest, split - 1, decodes, starts[split]);
 }
 
 bool shardq_context::checkChannel(int32_t channel) {

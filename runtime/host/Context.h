@@ -49,6 +49,7 @@ public:
   void beyondTable(int64_t block, int64_t request, int64_t requests,
                    int64_t width);
   void noPlace(int64_t block, int64_t request, int64_t entry);
+  void beyondCache(int64_t slot, int64_t row, int64_t rows);
   void checkStarts(const int32_t *starts, int64_t entries, int64_t decodes,
                    int64_t rows);
 

@@ -50,6 +50,12 @@ void shardq_rt_no_place(shardq_context *context, int64_t block, int64_t request,
     context->noPlace(block, request, entry);
 }
 
+void shardq_rt_beyond_cache(shardq_context *context, int64_t slot, int64_t row,
+                            int64_t rows) {
+  if (context)
+    context->beyondCache(slot, row, rows);
+}
+
 void shardq_rt_check_starts(shardq_context *context, const int32_t *starts,
                             int64_t entries, int64_t decodes, int64_t rows) {
   if (context && (starts || entries <= 0))

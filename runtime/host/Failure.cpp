@@ -116,6 +116,11 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
                   "whose entry in the block table is %lld%s",
                   (long long)failure.request, (long long)failure.expected,
                   found, found < 0 ? "" : ", beyond slots of their type");
+  case Misuse::BeyondCache:
+    return format("row %lld of those to write has slot %lld, and the cache has "
+                  "%lld rows",
+                  (long long)failure.request, found,
+                  (long long)failure.expected);
   case Misuse::FirstStart:
     return format("the step's first query start is %lld, expected 0", found);
   case Misuse::StartBelow:
@@ -131,6 +136,11 @@ static std::string describeMisuse(const Failure &failure, const Plan &plan) {
     return format("the step has %lld decode rows, expected 0 to its %lld "
                   "rows",
                   found, (long long)failure.expected);
+  case Misuse::SplitRequest:
+    return format("the step has %lld decode rows, which end within request "
+                  "%lld, and the next one begins at row %lld",
+                  found, (long long)failure.request,
+                  (long long)failure.expected);
   case Misuse::None:
   case Misuse::Arena:
   case Misuse::Driver:

@@ -37,11 +37,13 @@ enum class Misuse : int64_t {
   // What the data of a step says. `request` is of it.
   BlockBeyondTable,
   RequestBeyondTable,
-  FirstStart, // not 0
-  StartBelow, // the one in front of it
-  LastStart,  // beyond the rows
-  Decodes,    // not from 0 up to the rows
-  NoPlace     // of a token to write: the table's entry is not one
+  FirstStart,  // not 0
+  StartBelow,  // the one in front of it
+  LastStart,   // beyond the rows
+  Decodes,     // not from 0 up to the rows
+  NoPlace,     // of a token to write: the table's entry is not one
+  BeyondCache, // the slot of a row to write; `request` is the row
+  SplitRequest // by the last of the decode rows
 };
 
 /// An error in 64-bit words, copied word by word between heaps.
@@ -65,7 +67,8 @@ struct Failure {
   /// followed from there waits for others in turn.
   int64_t circle = 0;
   int64_t misuse = 0;
-  /// Request of the step, where what a call was given is wrong.
+  /// Request of the step, or another place in what a call was given, where that
+  /// is wrong.
   int64_t request = -1;
   /// What the host of the finder has to say beside, in bytes, as much as fits:
   /// kernels have nothing.

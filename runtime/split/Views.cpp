@@ -71,7 +71,7 @@ int64_t shardq_gather_blocks(const int32_t *table, int64_t requests,
                              int64_t width, int64_t tableStride,
                              const int32_t *seqLens, int64_t ranks,
                              int64_t interleave, int64_t block,
-                             int32_t nullBlock, int32_t *valid,
+                             int32_t nullBlock, int64_t pool, int32_t *valid,
                              int32_t *inverse) {
   int64_t count = 0;
   for (int64_t i = 0; i < requests; ++i) {
@@ -80,7 +80,8 @@ int64_t shardq_gather_blocks(const int32_t *table, int64_t requests,
         block < 1 ? 0 : std::min(width, (longest + block - 1) / block);
     for (int64_t column = 0; column < width; ++column) {
       int32_t entry = table[i * tableStride + column];
-      bool isGathered = column < columns && entry >= 0 && entry != nullBlock;
+      bool isGathered =
+          column < columns && entry >= 0 && entry < pool && entry != nullBlock;
       // The block for now, and its place once all are known.
       inverse[i * width + column] = isGathered ? entry : -1;
       if (isGathered)

@@ -42,6 +42,13 @@ shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 // GPU: gpu.launch
 // GPU: shardq.expect "rows of 'slots' of shardq.write_rows"
 // GPU: gpu.launch
+// A row for whose slot there is no place, told by one thread.
+// GPU: scf.if
+// GPU-NEXT: memref.load %{{.*}} : memref<?xi64>
+// GPU-NEXT: %[[SLOT:.*]] = arith.index_cast
+// GPU-NEXT: %[[BEYOND:.*]] = arith.cmpi sle, %{{.*}}, %[[SLOT]] : index
+// GPU-NEXT: scf.if %[[BEYOND]]
+// GPU: llvm.call @shardq_device_beyond_cache({{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
 func.func @attention(%topk: memref<?x8xi32>, %table: memref<?x?xi32>, %req: memref<?xi32>, %slots: memref<?x8xi32>,
                      %q: memref<?x16x576xbf16>, %kv: memref<?x576xbf16>, %n: memref<?xi32>, %out: memref<?x16x512xbf16>,
                      %at: memref<?xi64>, %new: memref<?x576xbf16>) {
@@ -200,17 +207,20 @@ func.func @draft(%lengths: memref<?xi32>, %step: index, %out: memref<?xi32>, %st
 // GPU-LABEL: func.func @step
 // GPU: gpu.launch {{.*}} function(@shardq_expand_rows{{.*}})
 // GPU: llvm.call @shardq_device_wrong_start({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
+// GPU-NOT: shardq_device_split_request
 // GPU: gpu.launch {{.*}} function(@shardq_token_slots{{.*}})
 // GPU: scf.if
 // GPU-DAG: llvm.call @shardq_device_beyond_table({{.*}}) : (!llvm.ptr, i64, i64, i64, i64) -> ()
 // GPU-DAG: llvm.call @shardq_device_no_place({{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
 // GPU: gpu.launch {{.*}} function(@shardq_zigzag_split_count)
 // GPU: llvm.call @shardq_device_wrong_start(
+// GPU: llvm.call @shardq_device_split_request({{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
 // GPU: llvm.call @shardq_device_wrong_decodes({{.*}}) : (!llvm.ptr, i64, i64) -> ()
 // GPU: gpu.launch {{.*}} function(@shardq_zigzag_split_ids)
 // GPU-NOT: shardq_device_wrong
 // GPU: gpu.launch {{.*}} function(@shardq_chunk_split_table)
 // GPU: llvm.call @shardq_device_wrong_start(
+// GPU: llvm.call @shardq_device_split_request(
 // GPU: llvm.call @shardq_device_wrong_decodes(
 // GPU: gpu.launch {{.*}} function(@shardq_chunk_slots_table)
 // GPU-NOT: shardq_device_wrong
@@ -238,6 +248,16 @@ func.func @step(%start: memref<?xi32>, %lens: memref<?xi32>, %table: memref<?x?x
   return
 }
 
+// A row to write that has a slot behind the cache is told of, and padding is not.
+// LOOPS: func.func private @shardq_write_rows
+// LOOPS: %[[ROWS:.*]] = memref.dim %arg2, %{{.*}}
+// LOOPS: scf.for %[[ROW:.*]] =
+// LOOPS: scf.if
+// LOOPS: } else {
+// LOOPS-NEXT: %[[BEYOND:.*]] = arith.cmpi sle, %[[ROWS]], %[[SLOT:.*]] : index
+// LOOPS-NEXT: scf.if %[[BEYOND]] {
+// LOOPS-NEXT: shardq.beyond_cache slot %[[SLOT]] of %[[ROW]] in %[[ROWS]]
+//
 // LOOPS: func.func private @[[SLOTS]](
 // LOOPS: scf.if
 // LOOPS: memref.load

@@ -28,6 +28,158 @@ func.func @public(%x: memref<4xf32> {shardq.split = #shardq.split<@ranks, 0 over
   return %0, %1 : index, index
 }
 
+// Each op that a private function may have and that needs the context.
+// CHECK-LABEL: func.func private @private_rank(
+// CHECK-SAME: !llvm.ptr) -> index
+func.func private @private_rank() -> index {
+  %0 = shardq.rank over @ranks "dp"
+  return %0 : index
+}
+// CHECK-LABEL: func.func private @private_device(
+// CHECK-SAME: !llvm.ptr) -> index
+func.func private @private_device() -> index {
+  %0 = shardq.device_context : index
+  return %0 : index
+}
+// CHECK-LABEL: func.func private @private_workspace(
+// CHECK-SAME: !llvm.ptr)
+func.func private @private_workspace() -> memref<4xf32, #shardq.symmetric<@ranks>> {
+  %0 = shardq.workspace @plan channel 0 () : memref<4xf32, #shardq.symmetric<@ranks>>
+  return %0 : memref<4xf32, #shardq.symmetric<@ranks>>
+}
+// CHECK-LABEL: func.func private @private_peer(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_peer(%x: memref<4xf32, #shardq.symmetric<@ranks>>, %peer: index) {
+  %0 = shardq.peer_view %x[%peer] : memref<4xf32, #shardq.symmetric<@ranks>>
+  return
+}
+// CHECK-LABEL: func.func private @private_signal(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_signal(%rows: index) {
+  shardq.signal gather_heads rows(%rows) over @ranks "tp" channel 0 exchange 1
+  return
+}
+// CHECK-LABEL: func.func private @private_wait(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_wait(%rows: index) {
+  shardq.wait gather_heads rows(%rows) over @ranks "tp" channel 0 exchange 1
+  return
+}
+// CHECK-LABEL: func.func private @private_is_carried(
+// CHECK-SAME: !llvm.ptr) -> i1
+func.func private @private_is_carried() -> i1 {
+  %0 = shardq.is_carried channel 0 : i1
+  return %0 : i1
+}
+// CHECK-LABEL: func.func private @private_transfer(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_transfer(%x: memref<?x4xf32>) {
+  shardq.transfer %x to %x over @ranks "tp" channel 0 exchange 1 {rows = 8 : i64} : memref<?x4xf32>
+  return
+}
+// CHECK-LABEL: func.func private @private_aside(
+// CHECK-SAME: !llvm.ptr)
+// CHECK: llvm.call @shardq_rt_begin_aside(
+// CHECK: llvm.call @shardq_rt_end_aside(
+// CHECK: llvm.call @shardq_rt_join_aside(
+func.func private @private_aside() {
+  shardq.aside channel 0 {
+  }
+  shardq.join_aside
+  return
+}
+// CHECK-LABEL: func.func private @private_tap(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_tap(%x: memref<4xi32>) {
+  shardq.tap "x" %x : memref<4xi32>
+  return
+}
+// CHECK-LABEL: func.func private @private_zigzag_split(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_zigzag_split(%start: memref<?xi32>, %n: index, %ids: memref<?xi32>, %offsets: memref<4xi32>) {
+  shardq.zigzag_split %start decodes(%n) rows(%n) over @ranks "tp" outs(%ids, %offsets)
+      : (memref<?xi32>, index, index, memref<?xi32>, memref<4xi32>) -> ()
+  return
+}
+// CHECK-LABEL: func.func private @private_chunk_split(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_chunk_split(%start: memref<?xi32>, %n: index, %a: memref<?xi32>, %b: memref<?xi32>) {
+  shardq.chunk_split %start decodes(%n) rows(%n) over @ranks "tp" outs(%a, %b)
+      : (memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>) -> ()
+  return
+}
+// CHECK-LABEL: func.func private @private_chunk_lengths(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_chunk_lengths(%start: memref<?xi32>, %lens: memref<?xi32>, %n: index, %a: memref<?xi32>,
+                                         %b: memref<?xi32>, %c: memref<?xi32>) {
+  shardq.chunk_lengths head %start, %lens decodes(%n) rows(%n) over @ranks "tp" outs(%a, %b, %c)
+      : (memref<?xi32>, memref<?xi32>, index, index, memref<?xi32>, memref<?xi32>, memref<?xi32>) -> ()
+  return
+}
+// CHECK-LABEL: func.func private @private_chunk_slots(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr, %
+// CHECK: llvm.call @shardq_rt_expect(%[[CONTEXT]],
+func.func private @private_chunk_slots(%at: memref<?xi64>, %start: memref<?xi32>, %n: index, %order: memref<?xi32>,
+                                       %padded: memref<?xi64>) {
+  shardq.chunk_slots %at by(%start) decodes(%n) local(%n) over @ranks "tp" outs(%order, %padded)
+      : (memref<?xi64>, memref<?xi32>, index, index, memref<?xi32>, memref<?xi64>) -> ()
+  return
+}
+// CHECK-LABEL: func.func private @private_shard_lengths(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_shard_lengths(%start: memref<?xi32>, %lens: memref<?xi32>, %n: index, %a: memref<?xi32>,
+                                         %b: memref<?xi32>) {
+  shardq.shard_lengths %start, %lens rows(%n) over @ranks "tp" outs(%a, %b)
+      : (memref<?xi32>, memref<?xi32>, index, memref<?xi32>, memref<?xi32>) -> ()
+  return
+}
+// CHECK-LABEL: func.func private @private_expect(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_expect(%n: index, %m: index) {
+  shardq.expect "rows" %n equals %m
+  return
+}
+// CHECK-LABEL: func.func private @private_beyond_table(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_beyond_table(%n: index) {
+  shardq.beyond_table block %n of %n in %n, %n
+  return
+}
+// CHECK-LABEL: func.func private @private_no_place(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_no_place(%n: index) {
+  shardq.no_place block %n of %n entry %n
+  return
+}
+// CHECK-LABEL: func.func private @private_beyond_cache(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr, %
+// CHECK: llvm.call @shardq_rt_beyond_cache(%[[CONTEXT]], %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, i64, i64, i64) -> ()
+func.func private @private_beyond_cache(%n: index, %m: index, %k: index) {
+  shardq.beyond_cache slot %n of %m in %k
+  return
+}
+// CHECK-LABEL: func.func private @private_check_starts(
+// CHECK-SAME: !llvm.ptr, %
+func.func private @private_check_starts(%start: memref<?xi32>, %n: index) {
+  shardq.check_starts %start decodes(%n) rows(%n) : memref<?xi32>
+  return
+}
+// Callers of callers take it too, whoever stands first.
+// CHECK-LABEL: func.func private @calls_caller(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr) -> index
+// CHECK: call @calls(%[[CONTEXT]])
+func.func private @calls_caller() -> index {
+  %0 = call @calls() : () -> index
+  return %0 : index
+}
+// CHECK-LABEL: func.func private @calls(
+// CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr) -> index
+// CHECK: call @private_rank(%[[CONTEXT]])
+func.func private @calls() -> index {
+  %0 = call @private_rank() : () -> index
+  return %0 : index
+}
+
 // The heap is memory like any other.
 // CHECK-LABEL: func.func @spaces
 // CHECK-SAME: %[[CONTEXT:[a-z0-9]+]]: !llvm.ptr
@@ -83,11 +235,12 @@ func.func @split(%start: memref<?xi32>, %lens: memref<?xi32>, %rows: index, %ids
 }
 
 // What is gathered is found by a call, and the gate is a comparison; requests that only one
-// of the lists has are not gathered.
+// of the lists has are not gathered. Every entry is a block where no pool says otherwise.
 // CHECK-LABEL: func.func @gather
+// CHECK: %[[ALL:.*]] = llvm.mlir.constant(9223372036854775807 : i64)
 // CHECK: linalg.fill
 // CHECK: linalg.fill
-// CHECK: %[[FOUND:.*]] = llvm.call @shardq_gather_blocks(
+// CHECK: %[[FOUND:.*]] = llvm.call @shardq_gather_blocks({{.*}}, %[[ALL]], %{{[0-9]+}}, %{{[0-9]+}}) : (!llvm.ptr, i64, i64, i64, !llvm.ptr, i64, i64, i64, i32, i64, !llvm.ptr, !llvm.ptr) -> i64
 // CHECK: %[[COUNT:.*]] = arith.trunci %[[FOUND]] : i64 to i32
 // CHECK: memref.store %[[COUNT]], %{{.*}}[%{{.*}}] : memref<1xi32>
 // CHECK: llvm.call @shardq_gathered_table(
@@ -110,6 +263,18 @@ func.func @gather(%table: memref<?x?xi32>, %lens: memref<?xi32>, %start: memref<
   %g = shardq.gather_gate %start blocks(%count) decodes(%d) over @ranks "tp" {block_size = 4 : i64, max_blocks = 9 : i64}
       : memref<?xi32>, memref<1xi32>
   return %g : i1
+}
+
+// CHECK-LABEL: func.func @pool
+// CHECK-SAME: %[[POOL:[a-z0-9]+]]: index,
+// CHECK: %[[BLOCKS:.*]] = arith.index_cast %[[POOL]] : index to i64
+// CHECK: llvm.call @shardq_gather_blocks({{.*}}, %[[BLOCKS]], %{{[0-9]+}}, %{{[0-9]+}})
+func.func @pool(%pool: index, %table: memref<?x?xi32>, %lens: memref<?xi32>, %blocks: memref<?xi32>, %inverse: memref<?x?xi32>,
+                %count: memref<1xi32>) {
+  shardq.gather_blocks %table lengths(%lens) pool(%pool) over @ranks "tp" outs(%blocks, %inverse, %count)
+      {block_size = 4 : i64, interleave = 4 : i64}
+      : (memref<?x?xi32>, memref<?xi32>, index, memref<?xi32>, memref<?x?xi32>, memref<1xi32>) -> ()
+  return
 }
 
 // Chunks are found by calls, for this rank's place along the axis; lengths of requests that only one list has are 0.

@@ -164,6 +164,7 @@ class Blocks:
     interleave: int
     block: int
     null: int = 0
+    pool: bool = False  # the caches' blocks are an operand
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,7 @@ class Packed:
 class Full:
     name: str
     ranks: int
+    pool: bool = False
 
 
 ATTENTION = [
@@ -461,6 +463,7 @@ BLOCKS = [
     Blocks("gather_blocks_1", 1, 3, 1),
     Blocks("gather_blocks_most", 256, 2147483647, 2147483647),
     Blocks("gather_blocks_large", 2, 1 << 30, 1 << 32),
+    Blocks("gather_blocks_pool", 4, 16, 16, pool=True),
 ]
 
 GATHERED = [
@@ -500,7 +503,7 @@ TOKEN_SLOTS = [
     TokenSlots("view_slots_parts", 3, 64, 16),
 ]
 
-FULL = [Full("gather_all_blocks", 4)]
+FULL = [Full("gather_all_blocks", 4), Full("gather_all_blocks_pool", 2, pool=True)]
 
 PACKED = [Packed(f"{verb}_{name}", verb == "packing", *facts) for verb in ("packing", "unpack") for name, facts in (
     ("e4m3_656", (512, "f8E4M3FN", 64, "scales_rope")),
@@ -750,12 +753,18 @@ def filter_(case):
         f'{text} over @{case.name}_ranks "dcp" outs({outs}) {{{", ".join(attributes)}}}')
 
 
+def of_blocks(case):
+    """Operands of gather_blocks, and the text of the one that may be left out."""
+    pool = [("pool", "index")] if case.pool else []
+    return [("table", strided("i32", "?", "?")), ("lengths", strided("i32", "?")), *pool,
+            ("blocks", strided("i32", "?")), ("inverse", strided("i32", "?", "?")),
+            ("count", "memref<1xi32>")], " pool(%pool)" * case.pool
+
+
 def blocks(case):
-    operands = [("table", strided("i32", "?", "?")), ("lengths", strided("i32", "?")),
-                ("blocks", strided("i32", "?")), ("inverse", strided("i32", "?", "?")),
-                ("count", "memref<1xi32>")]
+    operands, pool = of_blocks(case)
     return mesh(case) + function(
-        case.name, operands, f'shardq.gather_blocks %table lengths(%lengths) over '
+        case.name, operands, f'shardq.gather_blocks %table lengths(%lengths){pool} over '
         f'@{case.name}_ranks "dcp" outs(%blocks, %inverse, %count) '
         f"{{interleave = {case.interleave} : i64, block_size = {case.block} : i64, "
         f"null_block = {case.null} : i32}}")
@@ -847,11 +856,9 @@ def token_slots(case):
 
 
 def full(case):
-    operands = [("table", strided("i32", "?", "?")), ("lengths", strided("i32", "?")),
-                ("blocks", strided("i32", "?")), ("inverse", strided("i32", "?", "?")),
-                ("count", "memref<1xi32>")]
+    operands, pool = of_blocks(case)
     return mesh(case) + function(
-        case.name, operands, f"shardq.gather_blocks %table lengths(%lengths) over @{case.name}_ranks "
+        case.name, operands, f"shardq.gather_blocks %table lengths(%lengths){pool} over @{case.name}_ranks "
         f'"dcp" outs(%blocks, %inverse, %count) {{block_size = 64 : i64, full, interleave = 64 : i64}}')
 
 

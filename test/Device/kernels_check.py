@@ -992,7 +992,9 @@ def check_starts(record, starts, decodes, rows):
              if s < before or s > rows or (i == 0 and s != 0)}
     check_told(told[:4], wrong)
     expected = [decodes, rows] if decodes is not None and not 0 <= decodes <= rows else [-7, -7]
-    assert told[4:] == expected, f"{told[4:]} was told of decodes, expected {expected}"
+    assert told[4:6] == expected, f"{told[4:6]} was told of decodes, expected {expected}"
+    check_told(told[6:9], {(decodes, i, end) for i, (begin, end) in enumerate(zip(starts, starts[1:]))
+                           if decodes is not None and begin < decodes < end})
 
 
 def chunk_check(suite, case, make, rank=0, more=0, gap=0):
@@ -1016,7 +1018,7 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
             words += [int(s) & (1 << 64) - 1 for s in scalars]
             words += [w for place in places for w in place.words()]
             table = np.full((len(starts) + 2, 3), -1, np.int32)
-            record = Buffer(where, np.full(6, -7, np.int64))
+            record = Buffer(where, np.full(9, -7, np.int64))
             words += [record.address] * (case.op != "lengths") + [rank, *memref(Buffer(where, table).address, table.shape)]
             suite.launch(case.name + "_table", 1, words)
             suite.launch(case.name + "_rows", -(-max(map(len, outs), default=1) // 256), words)
@@ -1024,7 +1026,7 @@ def chunk_check(suite, case, make, rank=0, more=0, gap=0):
                 check_starts(record, starts, decodes, rows)
             if case.op == "slots":
                 found = min(scalars[1], len(outs[0]) // case.ranks)
-                told = [int(word) for word in record.fetch()[4:]]
+                told = [int(word) for word in record.fetch()[4:6]]
                 assert told == ([found, total] if found < total else [-7, -7]), (
                     f"{told} was told of {found} rows of a rank, and the step has {total}")
             return [place.fetch() for place in places]
@@ -1165,7 +1167,12 @@ def write_check(suite, case, make, rows=21, cached=50, gaps=None, shift=0, repea
         target = Buffer(where, cache, gaps, shift)
         words = [*Buffer(where, source, gaps, shift).words(), *Buffer(where, slots).words(),
                  *target.words()]
+        # What the runtime is told of rows for which the cache has no place.
+        record = Buffer(where, np.full(3, -7, np.int64))
+        words.append(record.address)
         suite.launch(case.name, -(-rows // 8), words)
+        check_told([int(word) for word in record.fetch()],
+                   {(slot, row, cached) for row, slot in enumerate(slots.tolist()) if slot >= cached})
         want = cache.copy()
         for row, slot in zip(source, slots.tolist()):
             if 0 <= slot < cached:
@@ -1562,7 +1569,7 @@ def rows_checks(suite):
         check("unaligned", some[:2], shift=size)
 
 
-def blocks_reference(case, table, lengths):
+def blocks_reference(case, table, lengths, pool):
     """The list, where entries stand in it, and how many there are."""
     requests = min(len(table), len(lengths))
     gathered = np.zeros(table.shape, bool)
@@ -1572,6 +1579,8 @@ def blocks_reference(case, table, lengths):
         tokens = n // (case.ranks * case.interleave) * case.interleave + min(rest, case.interleave)
         gathered[i, :-(-tokens // case.block)] = True
     gathered &= (table >= 0) & (table != case.null)
+    if case.pool:
+        gathered &= table < pool
     found = np.unique(table[gathered])
     blocks = np.full(table.size, -1, np.int64)
     blocks[:len(found)] = found
@@ -1579,7 +1588,7 @@ def blocks_reference(case, table, lengths):
     return blocks, inverse, len(found)
 
 
-def blocks_check(suite, case, make, gap=0, repeat=0, expected=None):
+def blocks_check(suite, case, make, gap=0, repeat=0, expected=None, pool=200):
     def body(rng):
         where = suite.where
         table, lengths = make(rng)
@@ -1587,8 +1596,9 @@ def blocks_check(suite, case, make, gap=0, repeat=0, expected=None):
         inverse = Buffer(where, np.full(table.shape, 77, np.int32), [gap])
         count = Buffer(where, np.full(1, 77, np.int32))
         words = [*Buffer(where, table, [gap]).words(), *Buffer(where, lengths).words(),
+                 *[pool & (1 << 64) - 1] * case.pool,
                  *blocks.words(), *inverse.words(), *memref(count.address, (1,))]
-        want = blocks_reference(case, table, lengths)
+        want = blocks_reference(case, table, lengths, pool)
         if expected is not None:
             assert all(np.array_equal(a, b) for a, b in zip(want, expected)), (
                 f"the reference is wrong: {want}")
@@ -1653,6 +1663,8 @@ def blocks_checks(suite):
         check("no tokens", nothing)
         check("no requests", fixed(np.zeros((0, 7)), []))
         check("no columns", fixed(np.zeros((3, 0)), [5, 5, 5]))
+        for pool in (0, -1, 1, 1 << 18, (1 << 31) - 1, 1 << 31, (1 << 63) - 1) if case.pool else ():
+            check(f"a pool of {pool}", far, pool=pool)
         check("many", lambda rng, make=ragged: make(
             rng, requests=300 if big else 40, width=700 if big else 120,
             most=60000 if big else 9000), repeat=3 if big else 0)
@@ -1895,7 +1907,7 @@ def slots_check(suite, case, rows, fewer=0, large=False):
     return body
 
 
-def full_check(suite, case, table, gap=0):
+def full_check(suite, case, table, gap=0, pool=6):
     def body(rng):
         where, given = suite.where, np.array(table, np.int32)
         blocks = Buffer(where, np.full(given.size, 77, np.int32))
@@ -1903,10 +1915,11 @@ def full_check(suite, case, table, gap=0):
         count = Buffer(where, np.full(1, 77, np.int32))
         suite.launch(case.name, given.size, [
             *Buffer(where, given, [gap]).words(), *Buffer(where, np.zeros(len(given), np.int32)).words(),
-            *blocks.words(), *inverse.words(), *memref(count.address, (1,))])
+            *[pool] * case.pool, *blocks.words(), *inverse.words(), *memref(count.address, (1,))])
         places = np.arange(given.size).reshape(given.shape)
         assert (blocks.fetch() == given.reshape(-1)).all(), "blocks"
-        assert (inverse.fetch() == np.where(given < 0, -1, places)).all(), "inverse"
+        is_block = (given >= 0) & (given < pool) if case.pool else given >= 0
+        assert (inverse.fetch() == np.where(is_block, places, -1)).all(), "inverse"
         assert count.fetch()[0] == given.size, "count"
 
     return body
@@ -2174,7 +2187,7 @@ def shards_check(suite, case, requests, rows=None, missing=0):
             lengths = Buffer(suite.where, np.full(requests, 77, np.int32))
             words = [*Buffer(suite.where, start.astype(np.int32)).words(),
                      *Buffer(suite.where, given).words(), own, *starts.words(), *lengths.words(), rank]
-            record = Buffer(suite.where, np.full(6, -7, np.int64))
+            record = Buffer(suite.where, np.full(9, -7, np.int64))
             suite.launch(case.name, (requests + 256) // 256, [*words, record.address])
             check_starts(record, start, None, min(own, (1 << 31) - 1) * case.ranks)
             held = np.clip(start, first, end) - first

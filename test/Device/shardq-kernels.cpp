@@ -124,8 +124,10 @@ static void defineLibrary(gpu::GPUModuleOp kernels) {
   };
   record("shardq_device_beyond_table", 0, 4);
   record("shardq_device_no_place", 4, 3);
+  record("shardq_device_beyond_cache", 0, 3);
   record("shardq_device_wrong_start", 0, 4);
   record("shardq_device_wrong_decodes", 4, 2);
+  record("shardq_device_split_request", 6, 3);
   record("shardq_device_expect", 4, 2);
   define("shardq_device_peer", pointer, {pointer, pointer, i64},
          [&](ValueRange args) -> Value {
@@ -314,6 +316,8 @@ LogicalResult KernelWriter::writeFunction(func::FuncOp function) {
     return writeExchange(function, push);
   if (isa<CountChunkRowsOp>(op))
     types.push_back(MemRefType::get({1}, IntegerType::get(context, 64)));
+  if (isa<WriteRowsOp>(op))
+    types.push_back(index); // the device context
   if (isa<ConvertIndicesOp, TakeRowsOp, WriteRowsOp, CountChunkRowsOp>(op))
     return writeKernel(
         name, types, getRowShape(op),

@@ -89,6 +89,7 @@ func.func @beside(%x: memref<8xf32>, %y: f32, %condition: i1) -> (f32, f32) {
 // CHECK: shardq.expect "rows of 'req'" %{{.*}} equals %{{.*}}
 // CHECK: shardq.beyond_table block %{{.*}} of %{{.*}} in %{{.*}}, %{{.*}}
 // CHECK: shardq.no_place block %{{.*}} of %{{.*}} entry %{{.*}}
+// CHECK: shardq.beyond_cache slot %{{.*}} of %{{.*}} in %{{.*}}
 // CHECK: shardq.check_starts %{{.*}} decodes(%{{.*}}) rows(%{{.*}}) : memref<?xi32>
 // CHECK: shardq.check_starts %{{.*}} : memref<?xi32, strided<[2], offset: ?>>
 //
@@ -96,12 +97,14 @@ func.func @beside(%x: memref<8xf32>, %y: f32, %condition: i1) -> (f32, f32) {
 // ONCE-NEXT: shardq.expect
 // ONCE-NEXT: shardq.beyond_table
 // ONCE-NEXT: shardq.no_place
+// ONCE-NEXT: shardq.beyond_cache
 // ONCE-NEXT: shardq.check_starts
 // ONCE-NEXT: shardq.check_starts
 func.func @checks(%starts: memref<?xi32>, %others: memref<?xi32, strided<[2], offset: ?>>, %n: index, %m: index) {
   shardq.expect "rows of 'req'" %n equals %m
   shardq.beyond_table block %n of %m in %n, %m
   shardq.no_place block %n of %m entry %n
+  shardq.beyond_cache slot %n of %m in %n
   shardq.check_starts %starts decodes(%n) rows(%m) : memref<?xi32>
   shardq.check_starts %others decodes(%n) rows(%m) : memref<?xi32, strided<[2], offset: ?>>
   return

@@ -1016,3 +1016,14 @@ func.func @f(%i: tensor<?x0xi32>, %m: tensor<?x?xi32>, %n: tensor<1xi32>, %r: te
       : (tensor<?x0xi32>, tensor<?x?xi32>, tensor<1xi32>, tensor<?xi32>) -> tensor<?x0xi32>
   return
 }
+
+// -----
+
+// How many blocks there are is a number of the host.
+shardq.mesh @ranks ["tp" = 2]
+func.func @pool(%t: tensor<?x?xi32>, %n: tensor<?xi32>, %pool: tensor<1xi32>) {
+  // expected-error @+1 {{'shardq.gather_blocks' op operand #2 must be index, but got 'tensor<1xi32>'}}
+  %0:3 = shardq.gather_blocks %t lengths(%n) pool(%pool) over @ranks "tp" {block_size = 4 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>, tensor<1xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  return
+}

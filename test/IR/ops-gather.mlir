@@ -8,7 +8,7 @@
 shardq.mesh @ranks ["tp" = 4, "dcp" = 2 in "tp"]
 
 // CHECK-LABEL: func @gather_blocks
-func.func @gather_blocks(%t: tensor<?x?xi32>, %n: tensor<?xi32>, %tb: memref<2x3xi32>, %nb: memref<2xi32>,
+func.func @gather_blocks(%t: tensor<?x?xi32>, %n: tensor<?xi32>, %pool: index, %tb: memref<2x3xi32>, %nb: memref<2xi32>,
                          %blocks: memref<6xi32>, %inverse: memref<2x3xi32>, %count: memref<1xi32>) {
   // CHECK: shardq.gather_blocks %{{.*}} lengths(%{{.*}}) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
   %0:3 = shardq.gather_blocks %t lengths(%n) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64}
@@ -18,6 +18,14 @@ func.func @gather_blocks(%t: tensor<?x?xi32>, %n: tensor<?xi32>, %tb: memref<2x3
   shardq.gather_blocks %tb lengths(%nb) over @ranks "tp" outs(%blocks, %inverse, %count)
       {block_size = 4 : i64, interleave = 16 : i64, null_block = -1 : i32}
       : (memref<2x3xi32>, memref<2xi32>, memref<6xi32>, memref<2x3xi32>, memref<1xi32>) -> ()
+  // Blocks that the caches have.
+  // CHECK: shardq.gather_blocks %{{.*}} lengths(%{{.*}}) pool(%{{.*}}) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64} : (tensor<?x?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  %1:3 = shardq.gather_blocks %t lengths(%n) pool(%pool) over @ranks "dcp" {block_size = 64 : i64, interleave = 4 : i64}
+      : (tensor<?x?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+  // CHECK: shardq.gather_blocks %{{.*}} lengths(%{{.*}}) pool(%{{.*}}) over @ranks "tp" outs(%{{.*}}, %{{.*}}, %{{.*}}) {block_size = 4 : i64, full, interleave = 16 : i64} : (memref<2x3xi32>, memref<2xi32>, index, memref<6xi32>, memref<2x3xi32>, memref<1xi32>) -> ()
+  shardq.gather_blocks %tb lengths(%nb) pool(%pool) over @ranks "tp" outs(%blocks, %inverse, %count)
+      {block_size = 4 : i64, full, interleave = 16 : i64}
+      : (memref<2x3xi32>, memref<2xi32>, index, memref<6xi32>, memref<2x3xi32>, memref<1xi32>) -> ()
   return
 }
 

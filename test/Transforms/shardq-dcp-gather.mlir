@@ -151,6 +151,78 @@ func.func @layers(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %kv2: tensor<?x4x
 
 // -----
 
+// Blocks that no cache has are not gathered: as many as begin in the largest of those that share a table, also where they are
+// written behind, or cast. Block strides count.
+// CHECK-LABEL: func @pool
+// CHECK-SAME: %{{[a-z0-9]+}}: tensor<?x2x4xf32>, %[[KV:[a-z0-9]+]]: tensor<?x4xf32>
+// CHECK-DAG: %[[ROWS:.*]] = tensor.dim %[[KV]], %c0
+// CHECK-DAG: %[[C9:.*]] = arith.constant 9 : index
+// CHECK-DAG: %[[BEGUN:.*]] = arith.addi %[[ROWS]], %[[C9]]
+// CHECK-DAG: %[[C10:.*]] = arith.constant 10 : index
+// CHECK-DAG: %[[BLOCKS:.*]] = arith.divui %[[BEGUN]], %[[C10]]
+// CHECK-DAG: %[[C4:.*]] = arith.constant 4 : index
+// CHECK: %[[POOL:.*]] = arith.maxui %[[BLOCKS]], %[[C4]]
+// CHECK-NEXT: shardq.gather_blocks %{{.*}} lengths(%{{.*}}) pool(%[[POOL]]) over @ranks "tp"
+// CHECK-NOT: shardq.gather_blocks
+// CHECK: shardq.write_rows
+// CHECK: return
+shardq.mesh @ranks ["tp" = 2]
+func.func @pool(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %kv2: tensor<31x4xf32>, %start: tensor<?xi32>, %lens: tensor<?xi32>,
+                %table: tensor<?x?xi32>, %topk: tensor<?x8xi32>, %new: tensor<?x4xf32>, %at: tensor<?xi64>, %rows: index) -> tensor<?x2x4xf32> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64, block_stride_rows = 10 : i64}
+      : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi64>
+  %written = shardq.write_rows %new at(%at) into(%kv) : (tensor<?x4xf32>, tensor<?xi64>, tensor<?x4xf32>) -> tensor<?x4xf32>
+  // expected-remark @+1 {{keys gathered over "tp" (2 ranks)}}
+  %out = shardq.sparse_mla q(%q) kv(%written) slots(%slots) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<8> ["tp"]>}
+      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi64>) -> tensor<?x2x4xf32>
+  %written2 = shardq.write_rows %new at(%at) into(%kv2) : (tensor<?x4xf32>, tensor<?xi64>, tensor<31x4xf32>) -> tensor<31x4xf32>
+  %cast = tensor.cast %written2 : tensor<31x4xf32> to tensor<?x4xf32>
+  // expected-remark @+1 {{keys gathered over "tp" (2 ranks)}}
+  %out2 = shardq.sparse_mla q(%out) kv(%cast) slots(%slots) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<8> ["tp"]>}
+      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi64>) -> tensor<?x2x4xf32>
+  return %out2 : tensor<?x2x4xf32>
+}
+
+// -----
+
+// Of caches alone whose size types say; and nothing is said of the blocks where one cache is made behind, by who may do anything.
+// CHECK-LABEL: func @static_pool
+// CHECK: %[[POOL:.*]] = arith.constant 4 : index
+// CHECK-NEXT: shardq.gather_blocks %{{.*}} lengths(%{{.*}}) pool(%[[POOL]])
+//
+// CHECK-LABEL: func @unknown_pool
+// CHECK-NOT: arith.divui
+// CHECK: shardq.gather_blocks %{{.*}} lengths(%{{.*}}) over @ranks "tp"
+shardq.mesh @ranks ["tp" = 2]
+func.func @static_pool(%q: tensor<?x2x4xf32>, %kv: tensor<31x4xf32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %table: tensor<?x?xi32>,
+                       %topk: tensor<?x8xi32>, %rows: index) -> tensor<?x2x4xf32> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64}
+      : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi64>
+  // expected-remark @+1 {{keys gathered over "tp" (2 ranks)}}
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<8> ["tp"]>}
+      : (tensor<?x2x4xf32>, tensor<31x4xf32>, tensor<?x8xi64>) -> tensor<?x2x4xf32>
+  return %out : tensor<?x2x4xf32>
+}
+func.func private @made() -> tensor<?x4xf32>
+func.func @unknown_pool(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %table: tensor<?x?xi32>,
+                        %topk: tensor<?x8xi32>, %rows: index) -> tensor<?x2x4xf32> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.convert_indices %topk table(%table) rows(%req) {block_size = 8 : i64}
+      : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi64>
+  // expected-remark @+1 {{keys gathered over "tp" (2 ranks)}}
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<8> ["tp"]>}
+      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi64>) -> tensor<?x2x4xf32>
+  %kv2 = func.call @made() : () -> tensor<?x4xf32>
+  // expected-remark @+1 {{keys gathered over "tp" (2 ranks)}}
+  %out2 = shardq.sparse_mla q(%out) kv(%kv2) slots(%slots) {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<8> ["tp"]>}
+      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi64>) -> tensor<?x2x4xf32>
+  return %out2 : tensor<?x2x4xf32>
+}
+
+// -----
+
 // A sink joins the attention over gathered keys, of the head block that it takes; and the merge, of this
 // rank's block.
 // CHECK-LABEL: func @sink

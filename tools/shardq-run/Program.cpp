@@ -63,6 +63,7 @@ getRuntimeSymbols(llvm::orc::MangleAndInterner interner) {
   ADD(shardq_rt_expect);
   ADD(shardq_rt_beyond_table);
   ADD(shardq_rt_no_place);
+  ADD(shardq_rt_beyond_cache);
   ADD(shardq_rt_check_starts);
   ADD(shardq_rt_device);
   ADD(shardq_rt_alloc);

@@ -80,6 +80,7 @@ TEST(Api, NullHandles) {
   shardq_rt_expect(nullptr, "x", 0, 1);
   shardq_rt_beyond_table(nullptr, 0, 0, 0, 0);
   shardq_rt_no_place(nullptr, 0, 0, 0);
+  shardq_rt_beyond_cache(nullptr, 0, 0, 0);
   shardq_rt_check_starts(nullptr, nullptr, 1, 0, 0);
   shardq_rt_begin(nullptr, nullptr);
   EXPECT_EQ(shardq_rt_end(nullptr), SHARDQ_INVALID);

@@ -132,6 +132,21 @@ TEST(EntryPoint, TokensWhoseEntryIsNoPlace) {
                "their type");
 }
 
+TEST(EntryPoint, RowsBeyondTheCache) {
+  RankResult result = alone([](shardq_context *context) {
+    shardq_rt_beyond_cache(context, 5000000000, 7, 4096);
+    shardq_error error{};
+    error.struct_size = sizeof(error);
+    EXPECT_EQ(shardq_context_error(context, &error), SHARDQ_INVALID);
+    EXPECT_EQ(error.found, 5000000000);
+    EXPECT_EQ(error.expected, 4096);
+  });
+  EXPECT_EQ(result.status, SHARDQ_INVALID);
+  EXPECT_STREQ(result.message,
+               "rank 0: row 7 of those to write has slot 5000000000, and the "
+               "cache has 4096 rows");
+}
+
 TEST(EntryPoint, StartsThatAddUp) {
   alone([](shardq_context *context) {
     auto check = [&](const std::vector<int32_t> &starts, int64_t decodes,
@@ -147,6 +162,9 @@ TEST(EntryPoint, StartsThatAddUp) {
     // Padding of requests and of rows.
     check({0, 3, 9, 9, 9}, 3, 12);
     check({0, 3, 9, 9, 9}, 12, 12);
+    // Behind the last request; in front of all.
+    check({0, 3, 9}, 10, 12);
+    check({0, 0, 3}, 0, 3);
     shardq_rt_check_starts(context, nullptr, 5, 0, 0);
     EXPECT_TRUE(isOk(context));
   });
@@ -173,6 +191,12 @@ TEST(EntryPoint, StartsThatDoNotAddUp) {
         "rank 0: the step has 10 decode rows, expected 0 to its 9 rows");
   check({0, 7}, -1, 9,
         "rank 0: the step has -1 decode rows, expected 0 to its 9 rows");
+  check({0, 4, 10}, 2, 12,
+        "rank 0: the step has 2 decode rows, which end within request 0, and "
+        "the next one begins at row 4");
+  check({0, 4, 4, 10}, 9, 10,
+        "rank 0: the step has 9 decode rows, which end within request 2, and "
+        "the next one begins at row 10");
   check({}, 1, 0,
         "rank 0: the step has 1 decode rows, expected 0 to its 0 rows");
 }

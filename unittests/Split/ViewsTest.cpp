@@ -10,6 +10,8 @@
 
 namespace {
 using Ints = std::vector<int32_t>;
+/// A pool that has every block.
+constexpr int64_t kAllBlocks = int64_t(1) << 31;
 } // namespace
 
 static Ints replicate(const Ints &row, int64_t ranks, int64_t perBlock,
@@ -75,7 +77,8 @@ TEST(Views, GoldenGatheredCompact) {
   Ints table{1, 2, 3, 4, 5, 6, 1, 2}, lengths{100000, 100000};
   Ints valid(8), inverse(8), gathered(32);
   ASSERT_EQ(shardq_gather_blocks(table.data(), 2, 4, 4, lengths.data(), 4, 64,
-                                 64, 0, valid.data(), inverse.data()),
+                                 64, 0, kAllBlocks, valid.data(),
+                                 inverse.data()),
             6);
   valid.resize(6);
   EXPECT_EQ(valid, (Ints{1, 2, 3, 4, 5, 6}));
@@ -92,10 +95,28 @@ TEST(Views, GathersNoMoreThanRankZeroHas) {
   // block is not gathered, nor is anything of a request without tokens.
   Ints table{7, 8, 0, 9, 3, 4}, lengths{5, 16, 0}, valid(6), inverse(6);
   EXPECT_EQ(shardq_gather_blocks(table.data(), 3, 2, 2, lengths.data(), 2, 4, 4,
-                                 0, valid.data(), inverse.data()),
+                                 0, kAllBlocks, valid.data(), inverse.data()),
             2);
   EXPECT_EQ(Ints(valid.begin(), valid.begin() + 2), (Ints{7, 9}));
   EXPECT_EQ(inverse, (Ints{0, -1, -1, 1, -1, -1}));
+}
+
+TEST(Views, GathersNoBlockThatTheCacheHasNot) {
+  Ints table{7, 8, 2147483647, 6, 3, 7}, lengths{16, 16, 16};
+  Ints valid(6), inverse(6);
+  auto gather = [&](int64_t pool) {
+    return shardq_gather_blocks(table.data(), 3, 2, 2, lengths.data(), 2, 4, 4,
+                                -1, pool, valid.data(), inverse.data());
+  };
+  EXPECT_EQ(gather(8), 3);
+  EXPECT_EQ(valid, (Ints{3, 6, 7, -1, -1, -1}));
+  EXPECT_EQ(inverse, (Ints{2, -1, -1, 1, 0, 2}));
+  for (int64_t none : {int64_t(3), int64_t(0), int64_t(-5)}) {
+    EXPECT_EQ(gather(none), 0);
+    EXPECT_EQ(inverse, Ints(6, -1));
+  }
+  EXPECT_EQ(gather(2147483647), 4);
+  EXPECT_EQ(gather(2147483648), 5);
 }
 
 TEST(Views, NoTableWhereBlocksHoldNoNeighbours) {
@@ -144,7 +165,7 @@ TEST(Views, RandomTokensAreFound) {
     Ints valid(physical.size()), inverse(physical.size());
     int64_t count = shardq_gather_blocks(
         physical.data(), requests, blocks, blocks, lengths.data(), ranks,
-        interleave, block, 0, valid.data(), inverse.data());
+        interleave, block, 0, kAllBlocks, valid.data(), inverse.data());
     std::map<int64_t, int64_t> rowOf; // gathered row -> the owner's row
     for (int64_t rank = 0; rank != ranks; ++rank)
       for (int64_t i = 0; i != count; ++i)
@@ -169,7 +190,8 @@ TEST(Views, RandomTokensAreFound) {
     Ints kernelValid(kernel.size()), kernelInverse(kernel.size());
     int64_t kernelCount = shardq_gather_blocks(
         kernel.data(), requests, width, width, lengths.data(), ranks,
-        interleave, kernelBlock, 0, kernelValid.data(), kernelInverse.data());
+        interleave, kernelBlock, 0, kAllBlocks, kernelValid.data(),
+        kernelInverse.data());
     Ints gathered(requests * width * ranks);
     shardq_status status = shardq_gathered_table(
         requests, width, kernelInverse.data(), kernelCount, ranks, interleave,

@@ -200,11 +200,31 @@ def ShardQ_NoPlaceOp : ShardQ_Op<"no_place"> {
   let assemblyFormat = "`block` $block `of` $request `entry` $entry attr-dict";
 }
 
+def ShardQ_BeyondCacheOp : ShardQ_Op<"beyond_cache"> {
+  let summary = "an error of the runtime: a row to write has a slot that the cache has not";
+  let description = [{
+    Records that row `row` of those that are written has slot `slot`, in a cache of `rows` rows, as an error of this rank that
+    the call returns. Nothing stops.
+
+    ```mlir
+    func.func @row(%slot: index, %row: index, %rows: index) {
+      shardq.beyond_cache slot %slot of %row in %rows
+      return
+    }
+    ```
+
+    **Constraints:**
+    - none
+  }];
+  let arguments = (ins Index:$slot, Index:$row, Index:$rows);
+  let assemblyFormat = "`slot` $slot `of` $row `in` $rows attr-dict";
+}
+
 def ShardQ_CheckStartsOp : ShardQ_Op<"check_starts"> {
   let summary = "an error of the runtime unless the starts of a step add up";
   let description = [{
     Records an error of this rank, which the call returns, unless `query_start` ascends from 0 and ends at `rows` or before,
-    and `decodes` is from 0 up to `rows`. Equal starts are requests without rows, as graphs are padded with; rows
+    and `decodes` is one of the starts, or from the last of them up to `rows`. Equal starts are requests without rows, as graphs are padded with; rows
     behind the last start are padding. Nothing stops.
 
     ```mlir

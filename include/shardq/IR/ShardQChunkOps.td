@@ -55,8 +55,8 @@ def ShardQ_ChunkSplitOp : ShardQ_TwoFormOp<"chunk_split", ShardQ_OnAxis> {
 
     So `take_rows %all[%restore]`, with `%all` the gathered rows of what was computed on `take_rows %x[%mine]`,
     has the rows of the step again. With a result of another size, rows behind it are not there. Starts that do
-    not ascend from 0 or end beyond `rows`, and `decodes` below 0 or beyond `rows`, are an error of the
-    runtime; a request then begins where the ones before it end at the earliest.
+    not ascend from 0 or end beyond `rows`, and `decodes` below 0, within a request or beyond `rows`, are an
+    error of the runtime; a request then begins where the ones before it end at the earliest.
 
     ```mlir
     shardq.mesh @ranks ["pcp" = 2, "tp" = 4]
@@ -181,8 +181,9 @@ def ShardQ_WriteRowsOp : ShardQ_Op<"write_rows", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "writes rows into a cache by their slots";
   let description = [{
-    The cache with `cache[slots[i], ...] = source[i, ...]` for every `i` whose slot is a row of the cache;
-    others, -1 above all, are not written. Where two rows have one slot, the later one is there.
+    The cache with `cache[slots[i], ...] = source[i, ...]` for every `i` whose slot is a row of the cache.
+    Rows of negative slots are padding, and not written. A slot beyond the cache is an error of the runtime,
+    since its row is lost; the other rows are written. Where two rows have one slot, the later one is there.
 
     On buffers the cache is written in place. On tensors it is too, unless the old one is still read.
 

@@ -26,7 +26,7 @@ def ShardQ_Dialect : Dialect {
     | 2 distributed | `expect`: rows of lists and of slices that must be as many as the step's | `--shard-q-tokens`, `--shardq-pcp`, `--shardq-slice-steps` |
     | 1 model | `replicated_table`, `token_slots`, `write_rows`, `pack_rows`, `unpack_rows`, `local_lengths`, `gathered_table`, `draft_lengths`: tables, slots and rows of caches, lengths of own keys and of draft steps | user, importers |
     | 3 buffers | the same ops on memrefs, `plan`, `workspace`, `push`, `signal`, `wait`, `merge_lse`, `sum_partials`, `peer_view`, `rank` | bufferization and planning |
-    | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `no_place`, `check_starts` | conversions |
+    | 4 target | `device_context`, `is_carried`, `transfer`, `aside`, `join_aside`, `expect`, `beyond_table`, `no_place`, `beyond_cache`, `check_starts` | conversions |
 
     **Rows.** A *row* is one query token of the step. Ops that work on rows take
     every per-token input with the row as dimension 0, and no row looks at another,

@@ -49,8 +49,8 @@ def ShardQ_ZigzagSplitOp : ShardQ_TwoFormOp<"zigzag_split",
     the first prefill row (`decodes`); behind them it is -1. Group `r` is
     `[rank_offsets[r], rank_offsets[r+1])`. A rank has at most `ceil(n/W) + 2R` of `n` tokens.
 
-    Starts that do not ascend from 0 or end beyond `rows`, and `decodes` below 0 or beyond the last
-    start, are an error of the runtime; tokens are then held inside the rows, each listed once.
+    Starts that do not ascend from 0 or end beyond `rows`, and `decodes` below 0, within a request or
+    beyond `rows`, are an error of the runtime; tokens are then held inside the rows, each listed once.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 4]

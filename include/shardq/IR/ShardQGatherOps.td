@@ -60,12 +60,15 @@ def ShardQ_GatherRowsOp : ShardQ_TwoFormOp<"gather_rows", [
   }];
 }
 
-def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
+def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks",
+    [AttrSizedOperandSegments] # ShardQ_OnAxis> {
   let summary = "which KV blocks a gather for whole requests moves";
   let description = [{
     `table` `[R, W]` has the blocks of this rank's tokens, `lengths` `[R]` the context plus new
     tokens of each request over all ranks. Gathered are the columns that hold tokens on rank 0,
-    which has the most (`local_lengths`), but neither `null_block` nor negative entries.
+    which has the most (`local_lengths`), but neither `null_block` nor negative entries, nor, where `pool`
+    says how many blocks the caches have, entries from `pool` on: attention skips the keys of slots that are not
+    in the cache, and gathered they would be rows of zeros.
 
     - `blocks` `[R*W]`: the gathered blocks, ascending, each once; behind them -1
     - `inverse` `[R, W]`: where each column's block stands among them; -1 for a column that is not
@@ -79,25 +82,26 @@ def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
 
     With `full`, sizes follow from the table's alone, as graphs that are captured once and run with other steps want
     it: every entry is gathered, whatever the lengths and `null_block` say, none is left out as a repetition, and
-    `count` is `R*W`. Entry `(i, j)` stands at `i*W + j`; negative ones there hold rows of zeros, and have -1 in `inverse`.
+    `count` is `R*W`. Entry `(i, j)` stands at `i*W + j`; negative ones, and those from `pool` on, hold rows of zeros there, and
+    have -1 in `inverse`.
 
     ```
       table   0 1      blocks   0 1 2 3          count 4
               2 3      inverse  0 1 / 2 3
     ```
 
-    All ranks gather alike: the table is the same on each member of the group, as it is where
-    one scheduler gives out blocks of `N * block_size` tokens. Where it is not, the counts
+    All ranks gather alike: the table and `pool` are the same on each member of the group, as they are where
+    one scheduler gives out blocks of `N * block_size` tokens. Where they are not, the counts
     differ and the gather is an error of the runtime, or the rows are not those that
     `gathered_slots` means.
 
     ```mlir
     shardq.mesh @ranks ["tp" = 8, "dcp" = 4 in "tp"]
-    func.func @blocks(%table: tensor<?x?xi32>, %seq_lens: tensor<?xi32>)
+    func.func @blocks(%table: tensor<?x?xi32>, %seq_lens: tensor<?xi32>, %pool: index)
         -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>) {
-      %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) over @ranks "dcp"
+      %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%seq_lens) pool(%pool) over @ranks "dcp"
           {block_size = 64 : i64, interleave = 64 : i64}
-          : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+          : (tensor<?x?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
       return %blocks, %inverse, %count : tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>
     }
     ```
@@ -110,14 +114,14 @@ def ShardQ_GatherBlocksOp : ShardQ_TwoFormOp<"gather_blocks", ShardQ_OnAxis> {
     - `interleave` and `block_size` are positive, and one is a multiple of the other
   }];
   let arguments = (ins ShardQ_IntMatrix:$table, ShardQ_IntVector:$lengths,
-                       Variadic<MemRefRankOf<[I32], [1, 2]>>:$outs,
+                       Optional<Index>:$pool, Variadic<MemRefRankOf<[I32], [1, 2]>>:$outs,
                        FlatSymbolRefAttr:$mesh, StrAttr:$axis, I64Attr:$interleave,
                        I64Attr:$block_size, DefaultValuedAttr<I32Attr, "0">:$null_block,
                        UnitAttr:$full);
   let results = (outs Variadic<TensorRankOf<[I32], [1, 2]>>:$results);
   let assemblyFormat = [{
-    $table `lengths` `(` $lengths `)` `over` $mesh $axis (`outs` `(` $outs^ `)`)? attr-dict
-    `:` functional-type(operands, results)
+    $table `lengths` `(` $lengths `)` (`pool` `(` $pool^ `)`)? `over` $mesh $axis
+    (`outs` `(` $outs^ `)`)? attr-dict `:` functional-type(operands, results)
   }];
 }
 

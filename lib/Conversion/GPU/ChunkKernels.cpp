@@ -202,11 +202,7 @@ static void checkPlaces(KernelBuilder &b, const Step &step, const Place &all,
   Value needed = b.add(b.toIndex(all.head), b.toIndex(all.tail));
   Value isShort = b.less(found, needed);
   b.when(b.both(isShort, b.equal(b.thread(), b.index(0))), [&] {
-    Type i64 = b.getI64Type();
-    LLVM::CallOp::create(b, b.getLoc(), TypeRange(), "shardq_device_expect",
-                         ValueRange{toPointer(b, b.getLoc(), device),
-                                    b.fromIndex(found, i64),
-                                    b.fromIndex(needed, i64)});
+    recordWrong(b, "shardq_device_expect", device, {found, needed});
   });
 }
 
@@ -552,7 +548,7 @@ public:
       : b(b), slots(args[1]), cache(args[2]),
         rows(b.min(b.dim(args[0], 0), b.dim(slots, 0))),
         last(b.sub(rows, b.index(1))), copy(b, args[0], cache),
-        replaced(b.shared({1}, b.getI32Type())) {}
+        replaced(b.shared({1}, b.getI32Type())), device(args.back()) {}
 
   void emit();
 
@@ -563,6 +559,7 @@ private:
   SmallVector<Value> loadOwn(Value first);
   Value findAmong(ArrayRef<Value> own);
   Value findBehind(Value first, ArrayRef<Value> own);
+  void checkSlots(Value first);
   void writeBlock(Value first);
 
   KernelBuilder &b;
@@ -571,6 +568,7 @@ private:
   // A bit for each row of the block. Shared memory is one more argument of the
   // kernel: those that are read come first.
   Value replaced;
+  Value device;
 };
 
 } // namespace
@@ -635,9 +633,23 @@ Value RowWriter::findBehind(Value first, ArrayRef<Value> own) {
       .front();
 }
 
+/// Records rows of the block whose slot the cache has not, each by a thread.
+void RowWriter::checkSlots(Value first) {
+  Value row = b.add(first, b.thread()), most = b.dim(cache, 0);
+  Value isHere =
+      b.both(b.less(b.thread(), b.index(kWrittenRows)), b.less(row, rows));
+  b.when(isHere, [&] {
+    Value slot = b.toIndex(b.load(slots, row));
+    b.when(b.lessEqual(most, slot), [&] {
+      recordWrong(b, "shardq_device_beyond_cache", device, {slot, row, most});
+    });
+  });
+}
+
 void RowWriter::writeBlock(Value first) {
   Value zero = b.index(0), none = b.i32(0);
   SmallVector<Value> own = loadOwn(first);
+  checkSlots(first);
   b.when(b.equal(b.thread(), zero),
          [&] { b.store(findAmong(own), replaced, zero); });
   Value found = findBehind(first, own);

@@ -845,7 +845,7 @@ LogicalResult FunctionLowering::lowerRowOp(Operation *op, Value predicate) {
   if (auto expand = dyn_cast<ExpandRowsOp>(op);
       expand && !values.isDevice(expand.getRows()))
     values.setStepRows(expand.getRows());
-  if (isa<ExpandRowsOp>(op))
+  if (isa<ExpandRowsOp, WriteRowsOp>(op))
     operands.push_back(device);
   launch(
       op, getKernelName(op), getRowShape(op), *rows, operands, predicate,

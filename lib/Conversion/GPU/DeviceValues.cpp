@@ -286,7 +286,10 @@ void mlir::shardq::declareDeviceLibrary(ModuleOp module) {
   for (StringRef wrong :
        {"shardq_device_beyond_table", "shardq_device_wrong_start"})
     declare(wrong, none, {pointer, i64, i64, i64, i64});
-  declare("shardq_device_no_place", none, {pointer, i64, i64, i64});
+  for (StringRef wrong :
+       {"shardq_device_no_place", "shardq_device_beyond_cache",
+        "shardq_device_split_request"})
+    declare(wrong, none, {pointer, i64, i64, i64});
   for (StringRef wrong :
        {"shardq_device_wrong_decodes", "shardq_device_expect"})
     declare(wrong, none, {pointer, i64, i64});

@@ -47,6 +47,7 @@ private:
   KernelBuilder &b;
   GatherBlocksOp op;
   Value table, lengths;
+  Value pool; // blocks of the caches; null where that is not known
 };
 
 /// The first kernel. The blocks of a window are bits in shared memory, which
@@ -74,8 +75,8 @@ private:
 
 Entries::Entries(KernelBuilder &b, GatherBlocksOp op, ValueRange args)
     : requests(b.min(b.dim(args[0], 0), b.dim(args[1], 0))),
-      width(b.dim(args[0], 1)), b(b), op(op), table(args[0]), lengths(args[1]) {
-}
+      width(b.dim(args[0], 1)), b(b), op(op), table(args[0]), lengths(args[1]),
+      pool(op.getPool() ? args[2] : Value()) {}
 
 /// Columns that hold a request's tokens on rank 0, which has the most.
 Value Entries::countColumns(Value request) {
@@ -93,6 +94,8 @@ std::pair<Value, Value> Entries::load(Value request, Value column) {
   Value entry = b.load(table, {request, column});
   Value isNull = b.equal(entry, b.i32(op.getNullBlock()));
   Value isBlock = b.both(b.lessEqual(b.i32(0), entry), b.negate(isNull));
+  if (pool)
+    isBlock = b.both(isBlock, b.less(b.toIndex(entry), pool));
   return {entry, b.both(b.less(column, countColumns(request)), isBlock)};
 }
 
@@ -111,7 +114,8 @@ KernelShape mlir::shardq::getBlockListShape() {
 }
 
 BlockList::BlockList(KernelBuilder &b, GatherBlocksOp op, ValueRange args)
-    : b(b), entries(b, op, args), blocks(args[2]), count(args[4]) {
+    : b(b), entries(b, op, args), blocks(args.take_back(3)[0]),
+      count(args.back()) {
   Type i32 = b.getI32Type();
   bits = b.shared({kWords}, i32);
   cells = b.shared({2}, i32);
@@ -269,8 +273,9 @@ static Value findBlock(KernelBuilder &b, Value blocks, Value known,
 void mlir::shardq::emitBlockInverseKernel(KernelBuilder &b, GatherBlocksOp op,
                                           ValueRange args) {
   Entries entries(b, op, args);
-  Value blocks = args[2], inverse = args[3], zero = b.index(0);
-  Value known = b.toIndex(b.load(args[4], zero));
+  ValueRange outs = args.take_back(3);
+  Value blocks = outs[0], inverse = outs[1], zero = b.index(0);
+  Value known = b.toIndex(b.load(outs[2], zero));
   known = b.max(zero, b.min(known, b.dim(blocks, 0)));
   auto none = [&] { return b.i32(-1); };
   Value width = b.dim(inverse, 1);

@@ -80,6 +80,12 @@ void emitTopKKernel(KernelBuilder &b, int64_t k, bool holes, Value scores,
 
 //===--- Rows and steps ---------------------------------------------------===//
 
+/// Has a function of the device library record what is wrong with a step, in
+/// numbers of index type. `device` is the address of the device context, of
+/// index type too.
+void recordWrong(KernelBuilder &b, StringRef function, Value device,
+                 ArrayRef<Value> numbers);
+
 /// Records starts of a step, and its decode rows, that do not add up, as
 /// shardq_rt_check_starts does. `device` is the address of the device context,
 /// of index type. Called by all threads.
@@ -88,7 +94,7 @@ void emitCheckStarts(KernelBuilder &b, Value starts, Value decodes, Value rows,
 
 /// expand_rows, convert_indices, local_rows (and this rank's coordinate),
 /// take_rows, write_rows, memref.copy, linalg.fill, memref.store; behind the
-/// operands of expand_rows the address of the device context;
+/// operands of expand_rows and write_rows the address of the device context;
 /// count_decode_rows, count_chunk_rows, split_gate and gather_gate, with
 /// memref<1xi64> behind the operands for the result.
 KernelShape getRowShape(Operation *op);

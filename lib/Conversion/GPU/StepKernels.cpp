@@ -49,8 +49,8 @@ static Value createCells(KernelBuilder &b, ArrayRef<Value> initial) {
 // What does not add up
 //===----------------------------------------------------------------------===//
 
-static void record(KernelBuilder &b, StringRef function, Value device,
-                   ArrayRef<Value> numbers) {
+void mlir::shardq::recordWrong(KernelBuilder &b, StringRef function,
+                               Value device, ArrayRef<Value> numbers) {
   SmallVector<Value> arguments{toPointer(b, b.getLoc(), device)};
   for (Value number : numbers)
     arguments.push_back(b.fromIndex(number, b.getI64Type()));
@@ -72,7 +72,15 @@ void mlir::shardq::emitCheckStarts(KernelBuilder &b, Value starts,
     Value isWrong = either(b.less(start, before), b.less(rows, start));
     isWrong = either(isWrong, b.both(isFirst, b.less(zero, start)));
     b.when(isWrong, [&] {
-      record(b, "shardq_device_wrong_start", device, {i, start, before, rows});
+      recordWrong(b, "shardq_device_wrong_start", device,
+                  {i, start, before, rows});
+    });
+    if (!decodes)
+      return;
+    Value isSplit = b.both(b.less(before, decodes), b.less(decodes, start));
+    b.when(b.both(isSplit, b.less(zero, i)), [&] {
+      recordWrong(b, "shardq_device_split_request", device,
+                  {decodes, b.sub(i, one), start});
     });
   });
   if (!decodes)
@@ -80,7 +88,7 @@ void mlir::shardq::emitCheckStarts(KernelBuilder &b, Value starts,
   Value leads = b.both(b.equal(b.thread(), zero), b.equal(b.block(), zero));
   b.when(leads, [&] {
     b.when(either(b.less(decodes, zero), b.less(rows, decodes)), [&] {
-      record(b, "shardq_device_wrong_decodes", device, {decodes, rows});
+      recordWrong(b, "shardq_device_wrong_decodes", device, {decodes, rows});
     });
   });
 }

@@ -81,8 +81,11 @@ static void emitReplicatedTableKernel(KernelBuilder &b, ReplicatedTableOp op,
 }
 
 /// Entries are taken as they are, each to its place.
-static void emitGatherAllKernel(KernelBuilder &b, ValueRange args) {
-  Value table = args[0], blocks = args[2], inverse = args[3], count = args[4];
+static void emitGatherAllKernel(KernelBuilder &b, GatherBlocksOp op,
+                                ValueRange args) {
+  Value table = args[0], pool = op.getPool() ? args[2] : Value();
+  ValueRange outs = args.take_back(3);
+  Value blocks = outs[0], inverse = outs[1], count = outs[2];
   Value zero = b.index(0), width = b.dim(table, 1);
   Value entries = b.mul(b.dim(table, 0), width);
   b.overGrid(zero, entries, [&](Value place) {
@@ -90,20 +93,13 @@ static void emitGatherAllKernel(KernelBuilder &b, ValueRange args) {
     Value entry = b.load(table, {request, column});
     b.store(entry, blocks, place);
     Value isBlock = b.lessEqual(b.i32(0), entry);
+    if (pool)
+      isBlock = b.both(isBlock, b.less(b.toIndex(entry), pool));
     b.store(b.select(isBlock, b.toI32(place), b.i32(-1)), inverse,
             {request, column});
   });
   Value isFirst = b.both(b.equal(b.thread(), zero), b.equal(b.block(), zero));
   b.when(isFirst, [&] { b.store(b.toI32(entries), count, zero); });
-}
-
-/// Has the device library record a token that has no place.
-static void record(KernelBuilder &b, StringRef function, Value device,
-                   ValueRange numbers) {
-  SmallVector<Value> arguments{device};
-  for (Value number : numbers)
-    arguments.push_back(b.fromIndex(number, b.getI64Type()));
-  LLVM::CallOp::create(b, b.getLoc(), TypeRange(), function, arguments);
 }
 
 static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
@@ -117,7 +113,7 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
   bool isShared = bool(op.getMeshAttr());
   int64_t ranks = isShared ? getRanks(op, op.getMeshAttr(), *op.getAxis()) : 1;
   Value run = b.index(isShared ? *op.getInterleave() : 1);
-  Value device = toPointer(b, b.getLoc(), args.back());
+  Value device = args.back();
   auto getSlot = [&](Value row) {
     Value request = b.toIndex(b.load(req, row));
     Value position = b.sub(b.toIndex(b.load(visible, row)), b.index(1));
@@ -134,12 +130,12 @@ static void emitTokenSlotsKernel(KernelBuilder &b, TokenSlotsOp op,
         isMine,
         [&] {
           auto isBeyond = [&](Value block, Value requests, Value width) {
-            record(b, "shardq_device_beyond_table", device,
-                   {block, request, requests, width});
+            recordWrong(b, "shardq_device_beyond_table", device,
+                        {block, request, requests, width});
           };
           auto isNone = [&](Value block, Value entry) {
-            record(b, "shardq_device_no_place", device,
-                   {block, request, entry});
+            recordWrong(b, "shardq_device_no_place", device,
+                        {block, request, entry});
           };
           return emitWrittenRow(b, op, table, request, local, limit,
                                 {isBeyond, isNone});
@@ -402,7 +398,7 @@ void mlir::shardq::emitViewKernel(KernelBuilder &b, Operation *op,
       .Case(
           [&](ReplicatedTableOp op) { emitReplicatedTableKernel(b, op, args); })
       .Case([&](TokenSlotsOp op) { emitTokenSlotsKernel(b, op, args); })
-      .Case([&](GatherBlocksOp) { emitGatherAllKernel(b, args); })
+      .Case([&](GatherBlocksOp op) { emitGatherAllKernel(b, op, args); })
       .Case([&](UnpackRowsOp op) {
         Packing(b, op.getFormat(), args[0], args[1]).unpack();
       })

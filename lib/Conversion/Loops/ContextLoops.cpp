@@ -214,8 +214,11 @@ void mlir::shardq::emitTokenSlots(LoopBuilder &b, TokenSlotsOp op,
   });
 }
 
-void mlir::shardq::emitGatherAllBlocks(LoopBuilder &b, ValueRange args) {
-  Value table = args[0], blocks = args[2], inverse = args[3], count = args[4];
+void mlir::shardq::emitGatherAllBlocks(LoopBuilder &b, GatherBlocksOp op,
+                                       ValueRange args) {
+  Value table = args[0], pool = op.getPool() ? args[2] : Value();
+  ValueRange outs = args.take_back(3);
+  Value blocks = outs[0], inverse = outs[1], count = outs[2];
   Value zero = b.index(0), width = b.dim(table, 1);
   Value entries = b.mul(b.dim(table, 0), width);
   b.loop(zero, b.dim(table, 0), [&](Value request) {
@@ -223,7 +226,10 @@ void mlir::shardq::emitGatherAllBlocks(LoopBuilder &b, ValueRange args) {
       Value entry = b.load(table, {request, column});
       Value place = b.add(b.mul(request, width), column);
       b.store(entry, blocks, place);
-      Value number = b.select(b.lessEqual(b.i32(0), entry), place, b.index(-1));
+      Value isBlock = b.lessEqual(b.i32(0), entry);
+      if (pool)
+        isBlock = b.both(isBlock, b.less(b.toIndex(entry), pool));
+      Value number = b.select(isBlock, place, b.index(-1));
       b.store(b.fromIndex(number, b.getI32Type()), inverse, {request, column});
     });
   });

@@ -79,7 +79,7 @@ static void emitBody(LoopBuilder &b, Operation *op, ValueRange args) {
       .Case([&](TokenSlotsOp op) { emitTokenSlots(b, op, args); })
       .Case([&](UnpackRowsOp op) { emitUnpackRows(b, op, args); })
       .Case([&](PackRowsOp op) { emitPackRows(b, op, args); })
-      .Case([&](GatherBlocksOp) { emitGatherAllBlocks(b, args); });
+      .Case([&](GatherBlocksOp op) { emitGatherAllBlocks(b, op, args); });
 }
 
 FailureOr<func::FuncOp>

@@ -34,7 +34,7 @@ void emitTokenSlots(LoopBuilder &b, TokenSlotsOp op, ValueRange args);
 void emitUnpackRows(LoopBuilder &b, UnpackRowsOp op, ValueRange args);
 void emitPackRows(LoopBuilder &b, PackRowsOp op, ValueRange args);
 /// Of gather_blocks, the form with `full`.
-void emitGatherAllBlocks(LoopBuilder &b, ValueRange args);
+void emitGatherAllBlocks(LoopBuilder &b, GatherBlocksOp op, ValueRange args);
 
 /// Writes `store(d, value)` for each bf16 value of a packed row.
 void emitUnpackedRow(LoopBuilder &b, PackedRowsAttr format, Value packed,

@@ -1,6 +1,7 @@
 //===- RowLoops.cpp - Rows, slots and row copies --------------------------===//
 
 #include "Kernels.h"
+#include "shardq/IR/CarrierOps.h"
 #include <limits>
 
 using namespace mlir;
@@ -190,15 +191,23 @@ void mlir::shardq::emitTakeRows(LoopBuilder &b, TakeRowsOp op,
 
 void mlir::shardq::emitWriteRows(LoopBuilder &b, WriteRowsOp, ValueRange args) {
   Value source = args[0], slots = args[1], cache = args[2];
-  b.loop(b.index(0), b.dim(source, 0), [&](Value i) {
+  Value zero = b.index(0), rows = b.dim(cache, 0);
+  b.loop(zero, b.dim(source, 0), [&](Value i) {
     Value slot = b.toIndex(b.load(slots, i));
     SmallVector<Value> from{i};
-    b.when(b.inRange(slot, b.index(0), b.dim(cache, 0)), [&] {
-      forEachInRow(b, source, 1, from, [&](ValueRange indices) {
-        SmallVector<Value> to(indices);
-        to[0] = slot;
-        b.store(b.load(source, indices), cache, to);
-      });
-    });
+    b.when(
+        b.inRange(slot, zero, rows),
+        [&] {
+          forEachInRow(b, source, 1, from, [&](ValueRange indices) {
+            SmallVector<Value> to(indices);
+            to[0] = slot;
+            b.store(b.load(source, indices), cache, to);
+          });
+        },
+        [&] {
+          // Padding has no slot.
+          b.when(b.lessEqual(rows, slot),
+                 [&] { BeyondCacheOp::create(b, slot, i, rows); });
+        });
   });
 }

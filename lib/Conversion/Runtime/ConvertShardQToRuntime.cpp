@@ -15,6 +15,7 @@
 #include "shardq/Conversion/Passes.h"
 #include "shardq/IR/CarrierOps.h"
 #include "shardq/IR/ShardQ.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <limits>
@@ -43,7 +44,9 @@ public:
 private:
   // Functions and module.
   LogicalResult verifyNames();
-  LogicalResult addContexts();
+  void addContexts();
+  void addContext(func::FuncOp function);
+  LogicalResult passContexts();
   LogicalResult eraseSymmetricSpaces();
   void collectGroups();
   void emitPlan(PlanOp plan);
@@ -94,6 +97,7 @@ private:
   void lower(ExpectOp op);
   void lower(BeyondTableOp op);
   void lower(NoPlaceOp op);
+  void lower(BeyondCacheOp op);
   void lower(CheckStartsOp op);
   void lower(TapOp op);
   void lower(IsCarriedOp op);
@@ -107,6 +111,7 @@ private:
   Type pointer, i32, i64;
   LLVMTypeConverter converter;
   ImplicitLocOpBuilder b;
+  llvm::SetVector<Operation *> takers; // functions that take the context
   int64_t numStrings = 0;
   /// Stride and number of ranks of an exchange, by channel; zeroes where its
   /// exchanges differ.
@@ -121,71 +126,54 @@ private:
 // Functions and module
 //===----------------------------------------------------------------------===//
 
-static bool isHostOp(Operation *op) {
-  return isa<RankOp, WorkspaceOp, PeerViewOp, SignalOp, WaitOp, TapOp,
-             DeviceContextOp, IsCarriedOp, TransferOp, AsideOp, JoinAsideOp,
-             ChunkSplitOp, ChunkLengthsOp, ShardLengthsOp, ZigzagSplitOp,
-             ExpectOp, BeyondTableOp, NoPlaceOp, CheckStartsOp>(op);
+/// Public functions take the context whatever is in them, so that entry points
+/// are called alike.
+void RuntimeLowering::addContexts() {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal() || !function.isPublic())
+      continue;
+    addContext(function);
+    function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
+                      UnitAttr::get(context));
+  }
 }
 
-/// Every public function gets the context, so that entry points are called
-/// alike; a private one where something in it needs it.
-LogicalResult RuntimeLowering::addContexts() {
-  llvm::DenseSet<Operation *> needs;
+void RuntimeLowering::addContext(func::FuncOp function) {
+  if (!takers.insert(function))
+    return;
+  LogicalResult added =
+      function.insertArgument(0, pointer, {}, function.getLoc());
+  assert(succeeded(added) && "a func.func may take any type");
+  (void)added;
+}
+
+/// A private function takes the context where the lowering of an op in it has
+/// asked for it; so does whoever calls one that takes it.
+LogicalResult RuntimeLowering::passContexts() {
   SymbolTableCollection symbols;
-  bool changed = true;
-  while (changed) {
-    changed = false;
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isExternal() || needs.contains(function))
-        continue;
-      bool need =
-          function.isPublic() ||
-          function
-              .walk([&](Operation *op) {
-                auto call = dyn_cast<CallOpInterface>(op);
-                bool hit = isHostOp(op) ||
-                           (call && needs.contains(
-                                        call.resolveCallableInTable(&symbols)));
-                return hit ? WalkResult::interrupt() : WalkResult::advance();
-              })
-              .wasInterrupted();
-      if (need)
-        changed |= needs.insert(function).second;
+  llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls;
+  module.walk([&](func::CallOp call) {
+    calls[call.resolveCallableInTable(&symbols)].push_back(call);
+  });
+  // Callers are appended.
+  for (unsigned i = 0; i < takers.size(); ++i)
+    for (func::CallOp call : calls.lookup(takers[i])) {
+      auto caller = call->getParentOfType<func::FuncOp>();
+      if (!caller || caller->getParentOp() != module)
+        return call.emitOpError("stands outside a function of the module");
+      call->insertOperands(0, getContext(call));
     }
-  }
-  for (Operation *op : needs) {
-    auto function = cast<func::FuncOp>(op);
-    if (failed(function.insertArgument(0, pointer, {}, function.getLoc())))
-      return function.emitOpError("cannot take the runtime's context");
-    if (function.isPublic())
-      function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
-                        UnitAttr::get(context));
-  }
   WalkResult references = module.walk([&](func::ConstantOp constant) {
-    auto function =
+    Operation *function =
         symbols.lookupNearestSymbolFrom(constant, constant.getValueAttr());
-    if (!needs.contains(function))
+    if (!takers.contains(function))
       return WalkResult::advance();
     constant.emitOpError("refers to ")
         << constant.getValueAttr()
         << ", which takes the runtime's context: call it directly";
     return WalkResult::interrupt();
   });
-  if (references.wasInterrupted())
-    return failure();
-  WalkResult result = module.walk([&](func::CallOp call) {
-    Operation *callee = call.resolveCallableInTable(&symbols);
-    if (!needs.contains(callee))
-      return WalkResult::advance();
-    if (!needs.contains(call->getParentOfType<func::FuncOp>())) {
-      call.emitOpError("stands outside a function of the module");
-      return WalkResult::interrupt();
-    }
-    call->insertOperands(0, getContext(call));
-    return WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
+  return failure(references.wasInterrupted());
 }
 
 /// The heap is memory like any other: drops the space from every type.
@@ -396,8 +384,11 @@ void RuntimeLowering::storeAt(Value value, Value array, int64_t position) {
   LLVM::StoreOp::create(b, value, address);
 }
 
+/// Whoever asks for it makes the function take it.
 Value RuntimeLowering::getContext(Operation *op) {
-  return op->getParentOfType<func::FuncOp>().getArgument(0);
+  auto function = op->getParentOfType<func::FuncOp>();
+  addContext(function);
+  return function.getArgument(0);
 }
 
 /// A buffer at an address of the heap.
@@ -651,6 +642,10 @@ void RuntimeLowering::lower(GatherBlocksOp op) {
   Value lengths = toContiguous(op.getLengths());
   Value blocks = op.getOuts()[0], inverse = op.getOuts()[1];
   Value first = arith::ConstantIndexOp::create(b, 0);
+  // Without a pool, every entry is a block.
+  Value pool = op.getPool()
+                   ? toI64(op.getPool())
+                   : constant(i64, std::numeric_limits<int64_t>::max());
   // Requests that only one of the two has are not gathered.
   Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(-1));
   for (Value list : {blocks, inverse})
@@ -664,7 +659,7 @@ void RuntimeLowering::lower(GatherBlocksOp op) {
       "shardq_gather_blocks", i64,
       {getPointer(table), toI64(requests), width, width, getPointer(lengths),
        constant(i64, over.axis.getSize()), constant(i64, op.getInterleave()),
-       constant(i64, op.getBlockSize()), constant(i32, op.getNullBlock()),
+       constant(i64, op.getBlockSize()), constant(i32, op.getNullBlock()), pool,
        getPointer(blocks), getPointer(inverse)});
   memref::StoreOp::create(b, arith::TruncIOp::create(b, i32, count),
                           op.getOuts()[2], first);
@@ -905,6 +900,12 @@ void RuntimeLowering::lower(NoPlaceOp op) {
         toI64(op.getEntry())});
 }
 
+void RuntimeLowering::lower(BeyondCacheOp op) {
+  call("shardq_rt_beyond_cache", {},
+       {getContext(op), toI64(op.getSlot()), toI64(op.getRow()),
+        toI64(op.getRows())});
+}
+
 void RuntimeLowering::lower(CheckStartsOp op) {
   checkStarts(op, toContiguous(op.getQueryStart()), op.getDecodes(),
               op.getRows());
@@ -956,8 +957,9 @@ LogicalResult RuntimeLowering::verifyNames() {
 LogicalResult RuntimeLowering::run() {
   if (failed(verifyInFunctionsOf(module)) ||
       failed(verifyOnStridedBuffers(module)) || failed(verifyNames()) ||
-      failed(addContexts()) || failed(eraseSymmetricSpaces()))
+      failed(eraseSymmetricSpaces()))
     return failure();
+  addContexts();
   collectGroups();
   SmallVector<Operation *> ops;
   PlanOp plan;
@@ -981,7 +983,7 @@ LogicalResult RuntimeLowering::run() {
                   CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp, ChunkSlotsOp,
                   ShardLengthsOp, TapOp, IsCarriedOp, TransferOp, AsideOp,
                   JoinAsideOp, ExpectOp, BeyondTableOp, NoPlaceOp,
-                  CheckStartsOp>([&](auto op) {
+                  BeyondCacheOp, CheckStartsOp>([&](auto op) {
               lower(op);
               return true;
             })
@@ -1000,6 +1002,8 @@ LogicalResult RuntimeLowering::run() {
           "shardq-plan-workspace before convert-shardq-to-runtime");
     op->erase();
   }
+  if (failed(passContexts()))
+    return failure();
   // Split attributes refer to the mesh, which goes away.
   for (auto function : module.getOps<func::FuncOp>()) {
     for (unsigned i = 0; i < function.getNumArguments(); ++i)

@@ -438,9 +438,14 @@ SHARDQ_API void shardq_rt_beyond_table(shardq_context *context, int64_t block,
 SHARDQ_API void shardq_rt_no_place(shardq_context *context, int64_t block,
                                    int64_t request, int64_t entry);
 
+/* Records SHARDQ_INVALID: row `row` of those that are to be written has `slot`,
+ * in a cache of `rows` rows. */
+SHARDQ_API void shardq_rt_beyond_cache(shardq_context *context, int64_t slot,
+                                       int64_t row, int64_t rows);
+
 /* Records SHARDQ_INVALID unless `starts`, of `entries` entries, ascends from 0
- * and ends at `rows` or before, and `decodes` is from 0 up to `rows`.
- * Equal starts are requests without rows. */
+ * and ends at `rows` or before, and `decodes` is one of them, or from the last
+ * of them up to `rows`. Equal starts are requests without rows. */
 SHARDQ_API void shardq_rt_check_starts(shardq_context *context,
                                        const int32_t *starts, int64_t entries,
                                        int64_t decodes, int64_t rows);

@@ -54,7 +54,7 @@ SHARDQ_API int64_t shardq_view_slot(const int32_t *view, int64_t view_width,
 /* Which blocks a gather of KV for whole requests moves: those in columns that
  * hold tokens on the rank with most of them, rank 0, so that all ranks move as
  * many. `null_block` stands for no block and is not moved, nor is a negative
- * one.
+ * one, nor one from `pool` on, the number of blocks that the cache has.
  *
  * valid [requests * width]: the blocks, ascending, each once, and -1 behind
  * them; their number is the result. inverse [requests, width]: where in it each
@@ -63,8 +63,8 @@ SHARDQ_API int64_t shardq_gather_blocks(const int32_t *table, int64_t requests,
                                         int64_t width, int64_t table_stride,
                                         const int32_t *seq_lens, int64_t ranks,
                                         int64_t interleave, int64_t block,
-                                        int32_t null_block, int32_t *valid,
-                                        int32_t *inverse);
+                                        int32_t null_block, int64_t pool,
+                                        int32_t *valid, int32_t *inverse);
 
 /* The block table of gathered KV: `blocks` blocks of each rank, rank after
  * rank.

@@ -3,8 +3,10 @@
 What differs between ranks is split over dimension 0: block r is rank r's.
 """
 
+import subprocess
+
 import numpy as np
-from harness import DIGITS, NUMPY, expect, expect_equal, main, round_to, run, tensor, ulp, widen
+from harness import DIGITS, NUMPY, expect, expect_equal, main, round_to, run, split, tensor, ulp, widen
 
 BY_RANK = '{shardq.split = #shardq.split<@ranks, 0 over "tp">}'
 
@@ -664,13 +666,13 @@ def rows_types():
 # Gathered KV.
 
 
-def blocks_oracle(table, lens, ranks, interleave, block, null):
+def blocks_oracle(table, lens, ranks, interleave, block, null, pool):
     """Sorted blocks that hold a token of rank 0's, and where each column's stands."""
     table = np.asarray(table)
     inverse = np.full(table.shape, -1, np.int64)
     held = [[c for c in range(table.shape[1])
              if any(local(t, ranks, interleave) // block == c for t in range(n)
-                    if owner(t, ranks, interleave) == 0) and table[i, c] >= 0 and table[i, c] != null]
+                    if owner(t, ranks, interleave) == 0) and 0 <= table[i, c] < pool and table[i, c] != null]
             for i, n in enumerate(lens)]
     valid = sorted({int(table[i, c]) for i, columns in enumerate(held) for c in columns})
     for i, columns in enumerate(held):
@@ -687,14 +689,14 @@ def slot_oracle(t, row, count, ranks, interleave, block):
 
 
 def gather_kv(ranks, interleave, block, table, lens, parts=((8, "f32"),), stride=None, null=-1, tp=None,
-              seed=0, options=(), full=False):
+              seed=0, options=(), full=False, pool=None):
     """Everything of a gather at once, against the oracles; blocks, inverse, count and table."""
     rng = np.random.default_rng(seed)
     tp, stride = tp or ranks, stride or block
     table, lens = np.array(table, "<i4"), np.array(lens, "<i4")
     requests, width = table.shape
     element = parts[0][1]
-    cache_rows = (max(int(table.max(initial=0)), 0) + 2) * stride
+    cache_rows = (max(int(table.max(initial=0)) + 2 if pool is None else pool, 0)) * stride
     kv = [rng.integers(-128, 128, (tp * cache_rows, d)).astype("i1") if element == "i8" else
           round_to(element, rng.standard_normal((tp * cache_rows, d))) for d, _ in parts]
     longest = max(int(lens.max(initial=0)), 1)
@@ -704,7 +706,7 @@ def gather_kv(ranks, interleave, block, table, lens, parts=((8, "f32"),), stride
     names = [f"%kv{i}" for i in range(len(parts))]
     types = [tensor(element, "?", d) for d, _ in parts]
     wide = tensor(element, "?", sum(d for d, _ in parts))
-    hasTable = interleave % block == 0
+    hasTable, hasPool = interleave % block == 0, pool is not None
     blocks = f"""
   %gtable = shardq.gathered_table %inverse, %count over @ranks "dcp"
       {{block_size = {block} : i64, interleave = {interleave} : i64}}
@@ -717,11 +719,11 @@ def gather_kv(ranks, interleave, block, table, lens, parts=((8, "f32"),), stride
     found = run(f"""
 {mesh(tp, ranks)}
 func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types))}, %table: tensor<?x?xi32>,
-                  %lens: tensor<?xi32>, %indices: tensor<?x9xi32>, %req: tensor<?xi32>)
+                  %lens: tensor<?xi32>, %indices: tensor<?x9xi32>, %req: tensor<?xi32>{", %pool: index" * hasPool})
     -> ({", ".join(f"{t} {BY_RANK}" for _, t in results)}) {{
-  %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%lens) over @ranks "dcp"
+  %blocks, %inverse, %count = shardq.gather_blocks %table lengths(%lens){" pool(%pool)" * hasPool} over @ranks "dcp"
       {{block_size = {block} : i64, interleave = {interleave} : i64, null_block = {null} : i32{", full" * full}}}
-      : (tensor<?x?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
+      : (tensor<?x?xi32>, tensor<?xi32>{", index" * hasPool}) -> (tensor<?xi32>, tensor<?x?xi32>, tensor<1xi32>)
   %handle = shardq.gather_kv_start({", ".join(names)}) blocks(%blocks, %count) over @ranks "dcp"
       {{block_size = {block} : i64, block_stride_rows = {stride} : i64}}
       : ({", ".join(types)}, tensor<?xi32>, tensor<1xi32>) -> !shardq.kv_gather
@@ -731,18 +733,21 @@ func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types)
   %all = shardq.gather_kv_finish %handle : (!shardq.kv_gather) -> {wide}{blocks}
   return {", ".join(n for n, _ in results)} : {", ".join(t for _, t in results)}
 }}
-""", dict({f"kv{i}": part for i, part in enumerate(kv)}, table=table, lens=lens, indices=indices, req=req),
+""", dict({f"kv{i}": part for i, part in enumerate(kv)}, table=table, lens=lens, indices=indices, req=req,
+                **({"pool": np.array(pool, "<i8")} if hasPool else {})),
                 f"--max-kv-tokens={max(table.size * block * ranks if full else int(lens.sum()), 1)}",
                 f"--max-requests={requests}", *options)
-    valid, inverse = blocks_oracle(table, lens, ranks, interleave, block, null)
+    most = 2**31 if pool is None else pool
+    valid, inverse = blocks_oracle(table, lens, ranks, interleave, block, null, most)
     if full:
-        valid, inverse = table.reshape(-1).tolist(), np.where(table < 0, -1, np.arange(table.size).reshape(table.shape))
+        places = np.arange(table.size).reshape(table.shape)
+        valid, inverse = table.reshape(-1).tolist(), np.where((table < 0) | (table >= most), -1, places)
     count = len(valid)
     what = f"{ranks} ranks, interleave {interleave}, blocks of {block}"
     slots = np.array([[slot_oracle(int(t), inverse[r], count, ranks, interleave, block)
                        if 0 <= r < requests else -1 for t in row] for r, row in zip(req, indices)])
     per_rank = [f.reshape(tp, len(f) // tp, *f.shape[1:]) for f in found]
-    joined = np.concatenate(kv, axis=1).reshape(tp, cache_rows, -1)
+    joined = np.concatenate(kv, axis=1).reshape(tp, cache_rows, sum(d for d, _ in parts))
     for rank in range(tp):
         padded = valid + [-1] * (table.size - count)
         expect_equal(per_rank[0][rank], padded, f"blocks of {what}")
@@ -751,9 +756,11 @@ func.func @gather({", ".join(f"{n}: {t} {BY_RANK}" for n, t in zip(names, types)
         expect_equal(per_rank[3][rank], slots, f"slots of {what}")
         expect_equal(per_rank[4][rank], (slots >= 0).sum(axis=1), f"valid slots of {what}")
         first = rank // ranks * ranks
-        rows_of = [b * stride + s for b in valid for s in range(block)]
-        expected = joined[first:first + ranks, rows_of]
-        expected[:, np.repeat(np.array(valid, np.int64) < 0, block)] = 0
+        blocks_of = np.array(valid, np.int64)
+        isThere = (blocks_of >= 0) & (blocks_of < most)
+        rows_of = [b * stride + s for b in np.where(isThere, blocks_of, 0) for s in range(block)]
+        expected = joined[first:first + ranks, rows_of] if cache_rows else np.zeros((ranks, len(rows_of), joined.shape[2]), joined.dtype)
+        expected[:, np.repeat(~isThere, block)] = 0
         expected = expected.reshape(-1, joined.shape[2])
         expect_equal(per_rank[5][rank], expected, f"rows of {what}")
         if hasTable:
@@ -817,6 +824,94 @@ def gather_full():
             gather_kv(ranks, interleave, block, table, rng.integers(0, 4 * block * ranks, 3), seed=ranks, full=True)
     # A table without entries.
     gather_kv(2, 2, 4, np.zeros((1, 0)), [0], full=True)
+
+
+def gather_pool():
+    """Blocks that the caches have not are not moved, and have no place."""
+    rng = np.random.default_rng(21)
+    for ranks in (1, 2, 3, 4, 8):
+        for interleave, block, stride in ((1, 4, 4), (4, 4, 7), (8, 4, 4)):
+            table = rng.integers(-1, 12, (3, 4))
+            table[rng.random(table.shape) < 0.3] = 2**31 - 1
+            lens = rng.integers(0, 4 * block * ranks, 3)
+            for full in (False, True):
+                valid, *_ = gather_kv(ranks, interleave, block, table, lens, stride=stride, seed=ranks, full=full, pool=9)
+                expect(full or all(b < 9 for b in valid), "blocks that the caches have not")
+    # The golden table without its two last blocks; no blocks at all.
+    valid, inverse, count, _ = gather_kv(4, 2, 2, [[1, 2, 3, 4], [5, 6, 1, 2]], [32, 32], null=0, pool=5)
+    expect_equal(np.array(valid), [1, 2, 3, 4], "blocks of the pool")
+    expect_equal(inverse, [[0, 1, 2, 3], [-1, -1, 0, 1]], "inverse")
+    gather_kv(2, 4, 4, [[0, 1]], [9], pool=0)
+
+
+def dcp(text, *options):
+    """The module behind --shardq-dcp."""
+    done = subprocess.run(["shardq-opt", "-", f"--shardq-dcp={' '.join(options)} remarks=false"],
+                          input=text, capture_output=True, text=True)
+    expect(done.returncode == 0, done.stderr)
+    return done.stdout
+
+
+def attend(ranks, interleave, block, stride, q, kv, topk, req, table):
+    """Attention in float64 over the keys that are in a cache: `kv` has those of each rank."""
+    out = np.zeros(q.shape)
+    for i, row in enumerate(topk.tolist()):
+        keys = []
+        for t in row:
+            l = local(t, ranks, interleave)
+            if t < 0 or req[i] < 0 or l // block >= table.shape[1] or table[req[i], l // block] < 0:
+                continue
+            slot = int(table[req[i], l // block]) * stride + l % block
+            if slot < kv.shape[1]:
+                keys.append(kv[owner(t, ranks, interleave), slot].astype(np.float64))
+        if not keys:
+            continue
+        keys = np.array(keys)
+        logits = 0.5 * q[i].astype(np.float64) @ keys.T
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        out[i] = weights @ keys / weights.sum(axis=1, keepdims=True)
+    return out
+
+
+def forms_beyond():
+    """Entries behind the cache: both forms of --shardq-dcp skip their keys, as the reference does."""
+    rng = np.random.default_rng(22)
+    block, heads, dim, k = 4, 2, 8, 12
+    for ranks, interleave, stride in ((2, 4, 4), (2, 1, 6), (3, 4, 4), (4, 4, 4), (4, 8, 6), (8, 4, 4)):
+        # The last block is cut off, and the keys that are in it are attended.
+        starts, lens = np.array([0, 1, 2, 9], "<i4"), rng.integers(20, 16 * ranks, 3).astype("<i4")
+        rows, pool = 10, 8
+        kv = rng.standard_normal((ranks, (pool - 1) * stride + block // 2, dim)).astype("<f4")
+        table = rng.integers(1, pool - 1, (3, 4)).astype("<i4")
+        table[0, 0], table[1, 2], table[2, :2] = pool, 2**31 - 1, (pool + 1, pool)
+        req = np.repeat([0, 1, 2, -1], [1, 1, 7, 1])
+        topk = np.array([rng.permutation(int(lens[r]))[:k] if r >= 0 else [-1] * k for r in req], "<i4")
+        q = rng.standard_normal((rows, heads * ranks, dim)).astype("<f4")
+        text = f"""
+{mesh(ranks)}
+func.func @attend(%q: tensor<?x{heads}x{dim}xf32> {split(1)}, %kv: tensor<?x{dim}xf32> {BY_RANK}, %topk: tensor<?x{k}xi32>,
+                  %starts: tensor<?xi32>, %lens: tensor<?xi32>, %table: tensor<?x?xi32>, %rows: index)
+    -> (tensor<?x{heads}x{dim}xf32> {split(1)}) {{
+  %req, %visible = shardq.expand_rows %starts, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %slots = shardq.convert_indices %topk table(%table) rows(%req)
+      {{block_size = {block} : i64, block_stride_rows = {stride} : i64}}
+      : (tensor<?x{k}xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x{k}xi32>
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req)
+      {{scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["tp"], kv = interleave<{interleave}> ["dcp"]>}}
+      : (tensor<?x{heads}x{dim}xf32>, tensor<?x{dim}xf32>, tensor<?x{k}xi32>, tensor<?xi32>) -> tensor<?x{heads}x{dim}xf32>
+  return %out : tensor<?x{heads}x{dim}xf32>
+}}
+"""
+        # Passes print arguments by their numbers.
+        given = (q, kv.reshape(-1, dim), topk, starts, lens, table, np.array(rows, "<i8"))
+        inputs = {f"arg{i}": array for i, array in enumerate(given)}
+        want = attend(ranks, interleave, block, stride, q, kv, topk, req, table)
+        for form in ("step=decode", "step=gather", "step=gate", "step=gather blocks=full",
+                     "step=gather decode-rows=combine"):
+            (found,) = run(dcp(text, form), inputs, f"--max-kv-tokens={16 * ranks * 3}", "--max-requests=3")
+            error = np.abs(found - want).max()
+            expect(error < 1e-5, f"{form} on {ranks} ranks, interleave {interleave}: off by {error}")
 
 
 def gather_ranks():

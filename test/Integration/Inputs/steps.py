@@ -85,7 +85,9 @@ def starts_wrong(op, multiplied=False):
             ([0, 7, -4], 0, "query start 2 of the step is -4, below the one in front of it, 7"),
             ([0, 7, None], 0, "query start 2 of the step is {more}, beyond its {all} rows"),
             ([0, 3, 9], 13, "the step has 13 decode rows, expected 0 to its {all} rows"),
-            ([0, 3, 9], -1, "the step has -1 decode rows, expected 0 to its {all} rows"))):
+            ([0, 3, 9], -1, "the step has -1 decode rows, expected 0 to its {all} rows"),
+            ([0, 4, 10], 2, "the step has 2 decode rows, which end within request 0, and the next one begins at row 4"),
+            ([0, 1, 1, 9], 8, "the step has 8 decode rows, which end within request 2, and the next one begins at row 9"))):
         if decodes and "%d" not in op[1]:
             continue
         all_rows = rows * ranks if multiplied else rows
@@ -93,7 +95,7 @@ def starts_wrong(op, multiplied=False):
         fails(*of_starts(op, ranks, starts, rows, decodes),
               expected.format(more=all_rows + 1, all=all_rows), "rank ")
     # What graphs are padded with, rows of no request, no requests.
-    for ranks, (starts, decodes) in zip(ranks_of, (([0, 3, 9, 9, 9], 3), ([0, 0, 0], 0), ([0, 12], 12), ([0, 9], 12), ([0], 0))):
+    for ranks, (starts, decodes) in zip(ranks_of, (([0, 3, 9, 9, 9], 3), ([0, 0, 0], 0), ([0, 12], 12), ([0, 9], 10), ([0], 0))):
         run(*of_starts(op, ranks, starts, rows, decodes))
 
 

@@ -52,13 +52,14 @@ static const GraphDriver &graphDriver() {
 
 // In the order of TestKernel.
 static constexpr shardq_gpu_kernel kKernels[] = {
-    {"shardq_test_counts", 32, 0},  {"shardq_test_push", 128, 0},
-    {"shardq_test_signal", 64, 0},  {"shardq_test_wait", 64, 0},
-    {"shardq_test_verify", 128, 0}, {"shardq_test_next", 1, 0},
-    {"shardq_test_clean", 256, 0},  {"shardq_test_admit", 32, 1024},
-    {"shardq_test_pack", 128, 0},   {"shardq_test_announce", 64, 0},
-    {"shardq_test_unpack", 128, 0}, {"shardq_test_signal_wait", 128, 0},
-    {"shardq_test_beyond", 32, 0},  {"shardq_test_no_place", 32, 0}};
+    {"shardq_test_counts", 32, 0},       {"shardq_test_push", 128, 0},
+    {"shardq_test_signal", 64, 0},       {"shardq_test_wait", 64, 0},
+    {"shardq_test_verify", 128, 0},      {"shardq_test_next", 1, 0},
+    {"shardq_test_clean", 256, 0},       {"shardq_test_admit", 32, 1024},
+    {"shardq_test_pack", 128, 0},        {"shardq_test_announce", 64, 0},
+    {"shardq_test_unpack", 128, 0},      {"shardq_test_signal_wait", 128, 0},
+    {"shardq_test_beyond", 32, 0},       {"shardq_test_no_place", 32, 0},
+    {"shardq_test_beyond_cache", 32, 0}, {"shardq_test_split_request", 32, 0}};
 
 const shardq_gpu_image shardq::test::kTestImage = {
     sizeof(shardq_gpu_image),

@@ -133,6 +133,18 @@ TEST_P(CudaRanks, EntryThatIsNoPlaceIsRecorded) {
                         "whose entry in the block table is -1");
 }
 
+TEST_P(CudaRanks, SlotBeyondTheCacheIsRecorded) {
+  expectFailure("beyond-cache", SHARDQ_INVALID, oddRank(world()),
+                odd() + ": row 7 of those to write has slot 5000000000, and "
+                        "the cache has 4096 rows");
+}
+
+TEST_P(CudaRanks, DecodesWithinARequestAreRecorded) {
+  expectFailure("split-request", SHARDQ_INVALID, oddRank(world()),
+                odd() + ": the step has 2 decode rows, which end within "
+                        "request 0, and the next one begins at row 4");
+}
+
 TEST_P(CudaRanks, SizesThatDisagreeAreRecorded) {
   expectFailure("sizes", SHARDQ_INVALID, oddRank(world()),
                 odd() + ": sizes disagree, 5 where 4 is expected");

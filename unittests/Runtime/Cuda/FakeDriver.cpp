@@ -195,6 +195,8 @@ static FunctionObject kernels[] = {
     {"shardq_test_signal_wait", wrap(shardq_test_signal_wait)},
     {"shardq_test_beyond", wrap(shardq_test_beyond)},
     {"shardq_test_no_place", wrap(shardq_test_no_place)},
+    {"shardq_test_beyond_cache", wrap(shardq_test_beyond_cache)},
+    {"shardq_test_split_request", wrap(shardq_test_split_request)},
 };
 
 //===--- Streams and graphs -----------------------------------------------===//

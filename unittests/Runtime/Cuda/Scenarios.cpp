@@ -360,6 +360,24 @@ static void noPlace(shardq_comm *comm, const TestPlan &plan,
   });
 }
 
+/// A row whose slot the cache has not.
+static void beyondCache(shardq_comm *comm, const TestPlan &plan,
+                        RankResult &result) {
+  runWithMistake(comm, plan, result, [](CudaRank &rank, void *device) {
+    int64_t slot = 5'000'000'000, row = 7, rows = 4096;
+    rank.launch(kTestBeyondCache, 2, {&device, &slot, &row, &rows});
+  });
+}
+
+/// Decode rows that end within a request.
+static void splitRequest(shardq_comm *comm, const TestPlan &plan,
+                         RankResult &result) {
+  runWithMistake(comm, plan, result, [](CudaRank &rank, void *device) {
+    int64_t decodes = 2, request = 0, end = 4;
+    rank.launch(kTestSplitRequest, 2, {&device, &decodes, &request, &end});
+  });
+}
+
 /// Sizes that the host finds to disagree.
 static void sizes(shardq_comm *comm, const TestPlan &plan, RankResult &result) {
   runWithMistake(comm, plan, result, [](CudaRank &rank, void *) {
@@ -396,6 +414,8 @@ static const Scenario kScenarios[] = {
     {"capacity", {1, 1}, 1, 30'000, "", capacity},
     {"beyond", {1, 1}, 1, 30'000, "", beyond},
     {"no-place", {1, 1}, 1, 30'000, "", noPlace},
+    {"beyond-cache", {1, 1}, 1, 30'000, "", beyondCache},
+    {"split-request", {1, 1}, 1, 30'000, "", splitRequest},
     {"sizes", {1, 1}, 1, 30'000, "", sizes},
     {"stall", {1, 1}, 1, 0, "epoch=3,action=stall", faulty},
     {"drop-flag", {1, 1}, 1, 0, "operation=1,epoch=2,action=drop-flag", faulty},

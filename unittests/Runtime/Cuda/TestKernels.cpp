@@ -189,6 +189,21 @@ SHARDQ_TEST_KERNEL void shardq_test_no_place(const DeviceContext *context,
   shardq_device_no_place(context, block, request, entry);
 }
 
+/// Says that the cache has no such slot. Any blocks.
+SHARDQ_TEST_KERNEL void shardq_test_beyond_cache(const DeviceContext *context,
+                                                 int64_t slot, int64_t row,
+                                                 int64_t rows) {
+  shardq_device_beyond_cache(context, slot, row, rows);
+}
+
+/// Says that decode rows end within a request. Any blocks.
+SHARDQ_TEST_KERNEL void shardq_test_split_request(const DeviceContext *context,
+                                                  int64_t decodes,
+                                                  int64_t request,
+                                                  int64_t end) {
+  shardq_device_split_request(context, decodes, request, end);
+}
+
 /// Asks whether rows fit. Any blocks.
 SHARDQ_TEST_KERNEL void shardq_test_admit(const DeviceContext *context,
                                           int32_t channel, int32_t operation,

@@ -69,6 +69,12 @@ SHARDQ_TEST_KERNEL void shardq_test_beyond(const DeviceContext *context,
 SHARDQ_TEST_KERNEL void shardq_test_no_place(const DeviceContext *context,
                                              int64_t block, int64_t request,
                                              int64_t entry);
+SHARDQ_TEST_KERNEL void shardq_test_beyond_cache(const DeviceContext *context,
+                                                 int64_t slot, int64_t row,
+                                                 int64_t rows);
+SHARDQ_TEST_KERNEL void shardq_test_split_request(const DeviceContext *context,
+                                                  int64_t decodes,
+                                                  int64_t request, int64_t end);
 
 /// Places in the image's table.
 enum TestKernel : int32_t {
@@ -85,7 +91,9 @@ enum TestKernel : int32_t {
   kTestUnpack,
   kTestSignalWait,
   kTestBeyond,
-  kTestNoPlace
+  kTestNoPlace,
+  kTestBeyondCache,
+  kTestSplitRequest
 };
 
 #endif // SHARDQ_UNITTESTS_RUNTIME_CUDA_TESTKERNELS_H
