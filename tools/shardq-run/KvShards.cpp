@@ -44,6 +44,7 @@ private:
   llvm::Expected<Array> makeCache(unsigned cache, int64_t rank);
   llvm::Expected<Array> makeView(unsigned cache, int64_t rank);
   llvm::Expected<Array> makeRows(unsigned cache, int64_t rows, PlaceOf placeOf);
+  using Places = std::vector<KvShards::Place>;
   llvm::Expected<Array> makeSlotMap(unsigned map, int64_t rank);
   bool isView(const Argument &cache) const {
     return cache.role == Role::Cache && cache.viewAxis &&
@@ -58,6 +59,8 @@ private:
   uint64_t seed;
   Tables tables;
   std::vector<Pages> pages; // by coordinate
+  /// By cache, of the coordinates that have been cut so far.
+  std::map<unsigned, std::vector<Places>> places;
 };
 
 } // namespace
@@ -135,6 +138,7 @@ llvm::Expected<Array> TableSharder::makeRows(unsigned cacheNumber, int64_t rows,
   int64_t rowBytes = global.getRowElements() * getElementBytes(cache.element);
   int64_t requests =
       std::min(inputs.step.getNumRequests(), globalTable.shape[0]);
+  Places &tokens = places[cacheNumber].emplace_back();
   for (int64_t r = 0; r < requests; ++r)
     for (int64_t token = 0, end = inputs.step.getKvLen(r); token < end;
          ++token) {
@@ -157,6 +161,7 @@ llvm::Expected<Array> TableSharder::makeRows(unsigned cacheNumber, int64_t rows,
                          llvm::Twine(global.getNumRows()) + " rows");
       std::memcpy(array->data.get() + to * rowBytes,
                   global.data.get() + from * rowBytes, rowBytes);
+      tokens.push_back({from, to});
     }
   return array;
 }
@@ -261,7 +266,103 @@ llvm::Error TableSharder::shard(KvShards &shards) {
       if (llvm::Error error =
               add(i, [&](int64_t rank) { return makeSlotMap(i, rank); }))
         return error;
+  shards.places.merge(places);
   return llvm::Error::success();
+}
+
+namespace {
+
+/// Puts the caches of ranks together.
+class CacheJoiner {
+public:
+  CacheJoiner(const Argument &cache, Array &whole)
+      : cache(cache), whole(whole),
+        rowBytes(whole.getRowElements() * getElementBytes(whole.element)),
+        placed(whole.getNumRows()) {}
+
+  /// Adds what a rank returned, whose cache was `before`.
+  llvm::Error add(int64_t rank, const Array &part, const Array &before,
+                  ArrayRef<KvShards::Place> places);
+
+private:
+  const char *getRow(const Array &array, int64_t row) const {
+    return array.data.get() + row * rowBytes;
+  }
+  bool isSame(const char *row, const char *other) const {
+    return std::memcmp(row, other, rowBytes) == 0;
+  }
+
+  const Argument &cache;
+  Array &whole;
+  int64_t rowBytes;
+  std::vector<bool> placed; // rows that a rank has had
+};
+
+} // namespace
+
+llvm::Error CacheJoiner::add(int64_t rank, const Array &part,
+                             const Array &before,
+                             ArrayRef<KvShards::Place> places) {
+  if (part.shape != before.shape || part.element != before.element)
+    return makeError("rank " + llvm::Twine(rank) + " returned " +
+                     describe(part) + " for its part of argument %" +
+                     cache.name + ", " + describe(before));
+  std::vector<bool> isToken(part.getNumRows());
+  for (auto [to, from] : places) {
+    isToken[from] = true;
+    const char *row = getRow(part, from);
+    char *target = whole.data.get() + to * rowBytes;
+    // Of a view all ranks have all tokens, and requests may share blocks of the
+    // given table, of which each has its own here.
+    if (placed[to] && !isSame(row, target))
+      return makeError(
+          "rank " + llvm::Twine(rank) +
+          " differs from another place of the same token, in row " +
+          llvm::Twine(to) + " of argument %" + cache.name);
+    placed[to] = true;
+    std::memcpy(target, row, rowBytes);
+  }
+  for (int64_t row = 0, e = part.getNumRows(); row < e; ++row)
+    if (!isToken[row] && !isSame(getRow(part, row), getRow(before, row)))
+      return makeError("rank " + llvm::Twine(rank) + " wrote row " +
+                       llvm::Twine(row) + " of its part of argument %" +
+                       cache.name + ", which has no token of the step");
+  return llvm::Error::success();
+}
+
+llvm::Expected<Array> run::joinCaches(const Signature &signature,
+                                      unsigned argument, const KvShards &shards,
+                                      const Array &given,
+                                      ArrayRef<const Array *> parts) {
+  const Argument &cache = signature.arguments[argument];
+  AxisAttr axis = cache.kvAxis ? cache.kvAxis : cache.viewAxis;
+  llvm::Expected<Array> whole = allocateArray(
+      given.element, given.shape, "the cache of argument %" + cache.name);
+  if (!whole)
+    return whole;
+  std::memcpy(whole->data.get(), given.data.get(), given.getNumBytes());
+  const auto &places = shards.places.at(argument);
+  CacheJoiner joiner(cache, *whole);
+  std::vector<const Array *> first(places.size());
+  for (auto [rank, part] : llvm::enumerate(parts)) {
+    int64_t block = signature.getBlock(axis, rank);
+    // Ranks off the axis repeat the parts of others, bit by bit.
+    if (const Array *other = first[block]) {
+      if (part->shape == other->shape &&
+          std::memcmp(part->data.get(), other->data.get(),
+                      part->getNumBytes()) == 0)
+        continue;
+      return makeError("rank " + llvm::Twine(rank) +
+                       " returned another part of argument %" + cache.name +
+                       " than a rank with the same tokens");
+    }
+    first[block] = part;
+    if (llvm::Error error =
+            joiner.add(rank, *part, *shards.find(signature, argument, rank),
+                       places[block]))
+      return std::move(error);
+  }
+  return whole;
 }
 
 /// Whether lengths that were given are the step's.

@@ -17,7 +17,22 @@ public:
 
   /// By argument: one array for each coordinate along its axis.
   std::map<unsigned, std::vector<Array>> arrays;
+
+  /// Where a token stands in the global cache, and in a rank's.
+  struct Place {
+    int64_t global, own;
+  };
+  /// By cache: those of its tokens, for each coordinate.
+  std::map<unsigned, std::vector<std::vector<Place>>> places;
 };
+
+/// What ranks return of a sharded cache, as one: the given cache with the rows
+/// of its tokens as their ranks have them. `parts` are of the ranks in turn. An
+/// error where ranks that have the same token differ, or where a row that is no
+/// token's is not the given one.
+llvm::Expected<Array> joinCaches(const Signature &signature, unsigned argument,
+                                 const KvShards &shards, const Array &given,
+                                 llvm::ArrayRef<const Array *> parts);
 
 /// Whether each rank's blocks are dealt anew, or a request has the same ones on
 /// all ranks.

@@ -181,7 +181,9 @@ llvm::Error RankRun::prepareGpu() {
   onGpu.emplace(program, *gpu);
   SmallVector<int64_t> rows;
   for (const Result &result : signature.results)
-    rows.push_back(result.getRows(options.numRows));
+    rows.push_back(result.cache >= 0
+                       ? locals.front()[result.cache].getNumRows()
+                       : result.getRows(options.numRows));
   return onGpu->prepare(locals.front(), rows);
 }
 
@@ -599,9 +601,22 @@ run::runRanks(const Program &program, const Signature &signature,
 }
 
 llvm::Expected<std::vector<Array>>
-run::assembleResults(const Signature &signature, const RunOutcome &outcome) {
+run::assembleResults(const Signature &signature, const RunOutcome &outcome,
+                     const KvShards *shards, ArrayRef<Array> given) {
   std::vector<Array> globals;
   for (auto [i, result] : llvm::enumerate(signature.results)) {
+    if (shards && result.cache >= 0 && shards->places.count(result.cache)) {
+      std::vector<const Array *> parts;
+      for (const RankOutcome &rank : outcome.ranks)
+        parts.push_back(&rank.results[i]);
+      auto joined = joinCaches(signature, result.cache, *shards,
+                               given[result.cache], parts);
+      if (!joined)
+        return makeError("result " + llvm::Twine(i) + ": " +
+                         llvm::toString(joined.takeError()));
+      globals.push_back(*joined);
+      continue;
+    }
     const Array &first = outcome.ranks.front().results[i];
     if (result.split) {
       SmallVector<int64_t, 4> shape = first.shape;

@@ -80,9 +80,13 @@ llvm::Expected<RunOutcome> runRanks(const Program &program,
                                     Progress &progress);
 
 /// Global results of all ranks. An error says where ranks that hold the whole
-/// of a result differ, or blocks of one do not fit together.
+/// of a result differ, or blocks of one do not fit together. `shards` are those
+/// of the results' turn, null where ranks had whole caches, and `given` its
+/// global arrays.
 llvm::Expected<std::vector<Array>> assembleResults(const Signature &signature,
-                                                   const RunOutcome &outcome);
+                                                   const RunOutcome &outcome,
+                                                   const KvShards *shards,
+                                                   llvm::ArrayRef<Array> given);
 
 } // namespace mlir::shardq::run
 

@@ -225,6 +225,73 @@ BlockArgument run::findArgument(Value value, func::FuncOp entry) {
   return {};
 }
 
+/// The terminators' operands that may become the op's result `number`.
+static SmallVector<Value> getYields(Operation *op, unsigned number) {
+  SmallVector<Value> yields;
+  for (Region &region : op->getRegions())
+    for (Block &block : region) {
+      Operation *end = block.empty() ? nullptr : &block.back();
+      if (end && end->hasTrait<OpTrait::IsTerminator>() &&
+          number < end->getNumOperands())
+        yields.push_back(end->getOperand(number));
+    }
+  return yields;
+}
+
+/// The entry's argument that a value is when rows have been written to it;
+/// null for any other.
+static BlockArgument findWritten(Value value, func::FuncOp entry) {
+  for (int steps = 0; steps < 1000; ++steps) {
+    if (auto branch = value.getDefiningOp<scf::IfOp>()) {
+      BlockArgument found;
+      for (Value yield :
+           getYields(branch, cast<OpResult>(value).getResultNumber())) {
+        BlockArgument argument = findWritten(yield, entry);
+        if (!argument || (found && found != argument))
+          return {};
+        found = argument;
+      }
+      return found;
+    }
+    Operation *op = value.getDefiningOp();
+    if (op && !isa<tensor::CastOp, WriteRowsOp, func::CallOp>(op))
+      return {};
+    Value next = stepBack(value, entry);
+    if (!next)
+      break;
+    value = next;
+  }
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (argument && argument.getOwner() == &entry.getBody().front())
+    return argument;
+  return {};
+}
+
+/// Calls `visit` with each of the entry's arguments that a value is made of,
+/// but not through what finds the same tokens on all ranks.
+static void forEachSource(Value value, func::FuncOp entry,
+                          llvm::function_ref<void(BlockArgument)> visit) {
+  llvm::SetVector<Value> values;
+  values.insert(value);
+  for (unsigned i = 0; i < values.size(); ++i) {
+    Value one = values[i];
+    auto argument = dyn_cast<BlockArgument>(one);
+    if (argument && argument.getOwner() == &entry.getBody().front()) {
+      visit(argument);
+      continue;
+    }
+    Operation *op = one.getDefiningOp();
+    if (isa_and_present<SparseMlaOp, IndexerOp, tensor::DimOp>(op))
+      continue;
+    if (Value next = stepBack(one, entry))
+      values.insert(next);
+    if (!op)
+      continue;
+    values.insert_range(op->getOperands());
+    values.insert_range(getYields(op, cast<OpResult>(one).getResultNumber()));
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Roles
 //===----------------------------------------------------------------------===//
@@ -691,6 +758,32 @@ llvm::Expected<Signature> run::adaptSignature(const Signature &signature,
   return adapted;
 }
 
+/// Finds results that differ between ranks as their parts of caches do.
+static void setOwnParts(Signature &signature) {
+  func::FuncOp entry = signature.entry;
+  auto isOwn = [&](BlockArgument value) {
+    const Argument &argument = signature.arguments[value.getArgNumber()];
+    return argument.kvAxis || argument.viewAxis;
+  };
+  // Of several returns nobody says which one it is.
+  if (!entry.getBody().hasOneBlock())
+    return;
+  Operation *end = entry.getBody().front().getTerminator();
+  for (auto [result, value] :
+       llvm::zip_equal(signature.results, end->getOperands())) {
+    BlockArgument cache = findWritten(value, entry);
+    if (cache && isOwn(cache) &&
+        signature.arguments[cache.getArgNumber()].role == Role::Cache) {
+      result.cache = int(cache.getArgNumber());
+      continue;
+    }
+    forEachSource(value, entry, [&](BlockArgument source) {
+      if (isOwn(source))
+        result.ownPart = int(source.getArgNumber());
+    });
+  }
+}
+
 llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
                                                 const AsmParserState *names) {
   Signature signature;
@@ -733,5 +826,6 @@ llvm::Expected<Signature> run::analyzeSignature(func::FuncOp entry,
       argument.interleave = cache.interleave;
       argument.table = cache.table;
     }
+  setOwnParts(signature);
   return signature;
 }

@@ -99,6 +99,11 @@ struct Result {
   AxisAttr splitAxis;
   /// Each rank of the axis has its shard of the step's rows.
   bool isShard = false;
+  /// The argument that is a sharded cache, or a view's, and that this is when
+  /// rows have been written; -1 where it is none.
+  int cache = -1;
+  /// Such a cache, or its table, that this is made of otherwise; -1 for none.
+  int ownPart = -1;
 
   /// Rows of a rank's block, where the type leaves them open.
   int64_t getRows(int64_t stepRows) const {

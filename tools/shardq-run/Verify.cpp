@@ -459,6 +459,19 @@ static void measureWork(const SplitDecision &decision,
 // All together
 //===----------------------------------------------------------------------===//
 
+/// What comes out of a rank's own part of a cache is put together where it is
+/// that part.
+static llvm::Error checkResults(const Signature &signature) {
+  for (auto [i, result] : llvm::enumerate(signature.results))
+    if (result.ownPart >= 0)
+      return makeError(
+          "result " + llvm::Twine(i) + " is made of argument %" +
+          signature.arguments[result.ownPart].name +
+          ", of which each rank has its own, and cannot be compared: only the "
+          "cache itself and what attends it can");
+  return llvm::Error::success();
+}
+
 /// Only programs before any distribution have a meaning on global arrays.
 static llvm::Error checkLevel(const Signature &signature) {
   for (func::FuncOp function : getReachable(signature.entry)) {
@@ -542,6 +555,8 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
             const VerifyOptions &options, Progress &progress) {
   if (llvm::Error error = checkLevel(signature))
     return error;
+  if (llvm::Error error = checkResults(signature))
+    return error;
   StringRef entryName = func::FuncOp(signature.entry).getName();
   OwningOpRef<ModuleOp> original = module.clone();
   auto entry = original->lookupSymbol<func::FuncOp>(entryName);
@@ -622,7 +637,11 @@ run::verify(ModuleOp module, const Signature &signature, const Inputs &inputs,
   llvm::append_range(report.problems, reference->violations);
 
   for (bool given : {true, false}) {
-    auto results = assembleResults(signature, given ? *first : *second);
+    const KvShards *shards = given || tapped.run.shards.empty()
+                                 ? nullptr
+                                 : &tapped.run.shards.front();
+    auto results = assembleResults(signature, given ? *first : *second, shards,
+                                   inputs.arrays);
     const char *what =
         given ? "the program as given: " : "the rewritten program: ";
     ProgramReport &part = given ? report.original : report.rewritten;

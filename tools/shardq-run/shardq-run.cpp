@@ -284,7 +284,9 @@ static int runPlain(ModuleOp module, const Signature &signature,
                    << '\n';
     return kMismatch;
   }
-  auto results = assembleResults(signature, *outcome);
+  auto results = assembleResults(
+      signature, *outcome, run.shards.empty() ? nullptr : &run.shards.front(),
+      inputs.arrays);
   if (!results) {
     llvm::errs() << "mismatch: " << llvm::toString(results.takeError()) << '\n';
     return kMismatch;
