@@ -181,9 +181,8 @@ llvm::Error RankRun::prepareGpu() {
   onGpu.emplace(program, *gpu);
   SmallVector<int64_t> rows;
   for (const Result &result : signature.results)
-    rows.push_back(result.cache >= 0
-                       ? locals.front()[result.cache].getNumRows()
-                       : result.getRows(options.numRows));
+    rows.push_back(result.cache >= 0 ? locals.front()[result.cache].getNumRows()
+                                     : result.getRows(options.numRows));
   return onGpu->prepare(locals.front(), rows);
 }
 
