@@ -89,7 +89,8 @@ TEST(PlanCheck, RefusesChannels) {
 }
 
 TEST(PlanCheck, GroupsOnHosts) {
-  auto stays = [](int64_t stride, int64_t size, std::vector<int32_t> hosts) {
+  auto stays = [](int64_t stride, int64_t size,
+                  const std::vector<int32_t> &hosts) {
     Plan::Channel channel{"c", 0, 8, 1, false, stride, size};
     return channel.staysOnHosts(hosts);
   };

@@ -156,13 +156,15 @@ LogicalResult RuntimeLowering::passContexts() {
     calls[call.resolveCallableInTable(&symbols)].push_back(call);
   });
   // Callers are appended.
-  for (unsigned i = 0; i < takers.size(); ++i)
-    for (func::CallOp call : calls.lookup(takers[i])) {
+  for (unsigned next = 0; next != takers.size();) {
+    Operation *taker = takers[next++];
+    for (func::CallOp call : calls.lookup(taker)) {
       auto caller = call->getParentOfType<func::FuncOp>();
       if (!caller || caller->getParentOp() != module)
         return call.emitOpError("stands outside a function of the module");
       call->insertOperands(0, getContext(call));
     }
+  }
   WalkResult references = module.walk([&](func::ConstantOp constant) {
     Operation *function =
         symbols.lookupNearestSymbolFrom(constant, constant.getValueAttr());
