@@ -417,8 +417,8 @@ void mlir::shardq::checkSizes(OpBuilder &builder, Operation *op,
                            builder, loc, over.axis.getSize());
                        return arith::MulIOp::create(builder, loc, rows, ranks);
                      });
-        for (auto [name, out] : llvm::zip(
-                 ArrayRef<StringRef>{"'share'", "'merged'"}, op.getOuts()))
+        static constexpr StringLiteral kOuts[] = {"'share'", "'merged'"};
+        for (auto [name, out] : llvm::zip(kOuts, op.getOuts()))
           exchange.checkSame(name, out, op.getPartial());
       });
 }
