@@ -86,8 +86,10 @@ func.func @follows(%partial: memref<?x8x64xf32>, %lse: memref<?x8xf32>) {
 // GPU-LABEL: func.func @tokens
 // GPU: shardq.expect "rows of source 0 of heads_to_tokens of shardq.push"
 // GPU-NOT: shardq.expect
+// The kernel that pushes, and the one that packs for NCCL.
 // GPU: gpu.launch
-// GPU: llvm.call @shardq_device_expect
+// GPU-COUNT-2: llvm.call @shardq_device_expect
+// GPU-NOT: llvm.call @shardq_device_expect
 // GPU: return
 func.func @tokens(%q: memref<?x4x64xf32>, %ids: memref<?xi32>, %offsets: memref<3xi32>, %d: index) {
   %inbox = shardq.workspace @plan channel 3 : memref<8x8x64xf32, #shardq.symmetric<@ranks>>
