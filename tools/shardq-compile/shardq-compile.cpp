@@ -8,8 +8,6 @@
 #include "Signature.h"
 #include "Source.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Support/FileUtilities.h"
@@ -396,8 +394,6 @@ static int runTool(const Flags &flags, StringRef program) {
     return report(kBadInput, reason);
 
   DialectRegistry registry;
-  registerAllDialects(registry);
-  registerAllExtensions(registry);
   registerAllPasses();
   registerAllToLLVMIRTranslations(registry);
   shardq::registerAll(registry);

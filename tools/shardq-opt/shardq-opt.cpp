@@ -1,15 +1,11 @@
 //===- shardq-opt.cpp - Runs passes on .mlir files ------------------------===//
 
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "shardq/Pipelines/Register.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  mlir::registerAllExtensions(registry);
   mlir::registerAllPasses();
   mlir::shardq::registerAll(registry);
   return mlir::asMainReturnCode(

@@ -4,8 +4,6 @@
 #include "Npy.h"
 #include "Report.h"
 #include "Source.h"
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
@@ -518,8 +516,6 @@ static int runTool(const Flags &flags) {
   if (llvm::Error error = checkFlags(flags))
     return reportBadInput(std::move(error));
   DialectRegistry registry;
-  registerAllDialects(registry);
-  registerAllExtensions(registry);
   registerAllPasses();
   registerAllToLLVMIRTranslations(registry);
   shardq::registerAll(registry);

@@ -8,11 +8,9 @@ class DialectRegistry;
 namespace shardq {
 
 /// Adds to the registry all that ShardQ's passes and pipelines need of a
-/// context: its dialect, and those of MLIR that programs consist of and become,
-/// with their external models, conversions and translations to LLVM IR.
-/// Registers ShardQ's passes and pipelines. Safe to call more than once, and
-/// beside registerAllDialects and registerAllExtensions of MLIR, which are
-/// needed for programs with other dialects alone.
+/// context: its dialect, and MLIR's, with their extensions and translations to
+/// LLVM IR. Registers ShardQ's passes and pipelines. Safe to call more than
+/// once.
 void registerAll(DialectRegistry &registry);
 
 } // namespace shardq
