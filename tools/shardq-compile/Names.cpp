@@ -4,8 +4,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include <dlfcn.h>
-#include <string>
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/TargetParser/Host.h"
 
 using namespace mlir::shardq;
 using llvm::StringRef;
@@ -44,23 +44,19 @@ bool compile::isWord(StringRef name) {
   return words.contains(name);
 }
 
-/// Asks the libraries that the linker is given, which this process has too.
-static bool isOfLibrary(const std::string &name) {
-  return llvm::any_of(llvm::ArrayRef{"libc.so.6", "libm.so.6"},
-                      [&](const char *file) {
-                        void *library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-                        bool found = library && dlsym(library, name.c_str());
-                        if (library)
-                          dlclose(library);
-                        return found;
-                      });
+/// Whether lowered code or LLVM may call a function of that name.
+static bool isOfLibrary(StringRef name) {
+  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+  llvm::TargetLibraryInfoImpl library(triple);
+  llvm::LibFunc function;
+  return library.getLibFunc(name, function);
 }
 
 StringRef compile::findOwner(StringRef name) {
   if (name.starts_with("shardq_"))
     return "the runtime";
   // Linkers have both called when the object is loaded and unloaded.
-  if (name == "_init" || name == "_fini" || isOfLibrary(name.str()))
+  if (name == "_init" || name == "_fini" || isOfLibrary(name))
     return "the C library";
   return {};
 }
