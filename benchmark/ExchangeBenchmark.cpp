@@ -33,6 +33,7 @@ public:
     plan.struct_size = sizeof(plan);
     plan.slots = 1;
     plan.num_channels = 1;
+    plan.channel_size = sizeof(channel);
     plan.channels = &channel;
     plan.slot_bytes = channel.bytes * 2;
     shardq_bootstrap *bootstrap = nullptr;

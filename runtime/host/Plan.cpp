@@ -57,6 +57,10 @@ Outcome Plan::read(const shardq_plan *source, Plan &plan) {
   if (source->struct_size < sizeof(shardq_plan))
     return failure(SHARDQ_INVALID, "plan: struct_size is %zu, expected %zu",
                    source->struct_size, sizeof(shardq_plan));
+  if (source->num_channels > 0 &&
+      source->channel_size != sizeof(shardq_channel))
+    return failure(SHARDQ_INVALID, "plan: channel_size is %zu, expected %zu",
+                   source->channel_size, sizeof(shardq_channel));
   if (source->slots < 1 || source->slots > kMaxSlots)
     return failure(SHARDQ_INVALID, "plan: %d slots, expected 1 to %d",
                    source->slots, kMaxSlots);

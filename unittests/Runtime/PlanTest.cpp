@@ -45,6 +45,11 @@ TEST(PlanCheck, Refuses) {
             "plan: 0 slots, expected 1 to 64");
   with([](auto &p) { p.slots = 65; });
   with([](auto &p) { p.struct_size = 1; });
+  // A program of an earlier version, whose channels are shorter.
+  EXPECT_EQ(with([](auto &p) { p.struct_size = 56; }),
+            "plan: struct_size is 56, expected 64");
+  EXPECT_EQ(with([](auto &p) { p.channel_size = 32; }),
+            "plan: channel_size is 32, expected 40");
   with([](auto &p) { p.num_channels = -1; });
   with([](auto &p) { p.num_channels = 1025; });
   with([](auto &p) { p.channels = nullptr; });

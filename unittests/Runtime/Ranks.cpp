@@ -47,6 +47,7 @@ TestPlan::TestPlan(int32_t world, int64_t maxRows, int32_t slots,
   plan.struct_size = sizeof(plan);
   plan.hash = 0x5eed;
   plan.slots = slots;
+  plan.channel_size = sizeof(shardq_channel);
   plan.num_channels = static_cast<int32_t>(channels.size());
   plan.slot_bytes = offset;
   plan.channels = channels.data();

@@ -253,7 +253,7 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
   auto channelType = LLVM::LLVMStructType::getLiteral(
       context, {pointer, i64, i64, i32, i32, i32, i32});
   auto planType = LLVM::LLVMStructType::getLiteral(
-      context, {i64, i64, i32, i32, i64, pointer, i32, i32, pointer});
+      context, {i64, i64, i32, i32, i64, pointer, i32, i32, pointer, i64});
   auto channelsType = LLVM::LLVMArrayType::get(channelType, channels.size());
   auto namesType = LLVM::LLVMArrayType::get(pointer, names.size());
   auto insert = [&](Value aggregate, Value value,
@@ -294,8 +294,9 @@ void RuntimeLowering::emitPlan(PlanOp plan) {
     auto address = [&](StringRef name) {
       return LLVM::AddressOfOp::create(b, pointer, name);
     };
-    // sizeof(shardq_plan) on every 64-bit target.
-    value = insert(value, constant(i64, 56), {0});
+    // sizeof(shardq_plan) and sizeof(shardq_channel) on every 64-bit target.
+    value = insert(value, constant(i64, 64), {0});
+    value = insert(value, constant(i64, 40), {9});
     value = insert(value, constant(i64, plan ? plan.getHash() : 0), {1});
     value = insert(value, constant(i32, plan ? plan.getSlots() : 1), {2});
     value = insert(value, constant(i32, channels.size()), {3});

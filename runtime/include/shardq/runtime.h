@@ -112,6 +112,7 @@ typedef struct shardq_plan {
   /* "heads_to_tokens exchange 17 of @attention", by operation id; entries may
    * be NULL. */
   const char *const *operation_names;
+  size_t channel_size; /* sizeof(shardq_channel): a program may be older */
 } shardq_plan;
 
 /*===--- Bootstrap -------------------------------------------------------===*/
