@@ -47,7 +47,11 @@ Waiting::~Waiting() {
     return;
   Doorbell &bell = heaps.doorbell(comm.rank, exchange.slot);
   shared(bell.sleepers).fetch_sub(1, std::memory_order_seq_cst);
-  storeRelease(heaps.progress(comm.rank, exchange.slot).waiting, uint64_t(0));
+  // After a failure what was told stays: a peer whose own deadline passes
+  // before it hears of this one must not take this rank for one that waits for
+  // nobody.
+  if (!gaveUp)
+    storeRelease(heaps.progress(comm.rank, exchange.slot).waiting, uint64_t(0));
 }
 
 bool Waiting::keepWaiting(int64_t producer) {
@@ -76,7 +80,8 @@ bool Waiting::keepWaiting(int64_t producer) {
   // before is seen by the checks below or by the caller's next look at the
   // flag.
   rings = shared(bell.rings).load(std::memory_order_seq_cst);
-  return mayStay(producer);
+  gaveUp = !mayStay(producer);
+  return !gaveUp;
 }
 
 void Waiting::sleep() {

@@ -55,6 +55,7 @@ private:
   Deadline deadline;
   int64_t spins = 0;
   bool sleeping = false; // counted among the doorbell's sleepers
+  bool gaveUp = false;
   int64_t leftSeen = -1; // producer that had left at the last look
   uint32_t rings = 0;
 };

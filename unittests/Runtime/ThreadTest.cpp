@@ -7,6 +7,8 @@
 
 #include "Ranks.h"
 
+#include "host/Communicator.h"
+
 #include <chrono>
 #include <gtest/gtest.h>
 #include <random>
@@ -238,6 +240,28 @@ TEST(Threads, RanksInOtherExchanges) {
           << message;
     }
   }
+}
+
+// A peer whose own deadline passes before it has heard of the failure follows
+// what this rank waited for.
+TEST(Threads, WhatAFailedWaitSaidStays) {
+  TestPlan plan(2, 2);
+  RankOptions options;
+  options.deadlineMs = shortDeadlineMs();
+  auto results = runThreads(
+      2, plan.plan, options, [&](shardq_comm *comm, RankResult &result) {
+        shardq_context *context = shardq_comm_context(comm, 0);
+        if (shardq_comm_rank(comm) == 0) {
+          exchangeRows(context, plan, 2, 0, 0, 1, 0);
+          result.value =
+              static_cast<int64_t>(comm->heaps.progress(0, 0).waiting);
+        }
+        // It would be one that left, otherwise.
+        while (isOk(context))
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      });
+  EXPECT_EQ(results[0].status, SHARDQ_DEADLINE) << results[0].message;
+  EXPECT_EQ(results[0].value, 1);
 }
 
 TEST(Threads, StalledRankIsNamed) {

@@ -45,7 +45,7 @@ def chunks(pcp, tp):
 def chunks_of_keys(pcp, dcp):
     """KV is gathered for chunks; the merge for steps without prefill follows."""
     return program("pcp", (pcp, dcp, dcp, 4), "mixed-step", "shardq-pcp{remarks=false},shardq-dcp{remarks=false}",
-                   ["gather_rows"] * 3 + SLICED + ["gather_rows"] * 2, elsewhere=(5,))
+                   ["gather_rows"] * 3 + ["gather_heads", "scatter_heads"] + ["gather_rows"] * 2, elsewhere=(5,))
 
 
 def shards(ranks):
