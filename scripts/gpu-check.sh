@@ -1154,14 +1154,18 @@ LIST
     for program in v32-pcp2-tp1-dcp1 v32-pcp2-tp1-all; do
       check "verify-$program-${passes:+two-calls-}rows" 180 verified 2 "$programs/$program.mlir" \
         --step="$examples/steps/small-mixed.json" --max-tokens=8 \
-        --pipeline="builtin.module(shardq-pcp{${passes}max-tokens=8 remarks=false},shardq-dcp{remarks=false})"
+        --pipeline="builtin.module(shardq-pcp{${passes}remarks=false},shardq-dcp{remarks=false})"
       check "verify-$program-${passes:+two-calls-}requests" 180 verified 2 "$programs/$program.mlir" \
         --step="$programs/many-requests.json" --max-tokens=23 --max-requests=1 \
-        --pipeline="builtin.module(shardq-pcp{${passes}max-tokens=23 max-requests=1 remarks=false},shardq-dcp{remarks=false})"
+        --pipeline="builtin.module(shardq-pcp{${passes}remarks=false},shardq-dcp{remarks=false})"
     done
     check "verify-v32-pcp2-tp1-all-${passes:+two-calls-}keys" 180 verified 2 "$programs/v32-pcp2-tp1-all.mlir" \
-      --step="$examples/steps/small-mixed.json" --max-kv-tokens=1 --max-requests=1 \
+      --step="$examples/steps/small-mixed.json" --max-tokens=64 --max-kv-tokens=1 --max-requests=1 \
       --pipeline="builtin.module(shardq-pcp{${passes}remarks=false},shardq-dcp{remarks=false})"
+    # Without the gate, in turns.
+    check "verify-v32-pcp2-tp1-dcp1-${passes:+two-calls-}turns" 180 verified 2 "$programs/v32-pcp2-tp1-dcp1.mlir" \
+      --step="$programs/many-requests.json" --max-tokens=5 --max-requests=1 \
+      --pipeline="builtin.module(shardq-pcp{${passes}gate=false remarks=false},shardq-dcp{remarks=false})"
   done
   # Whole rows: merged along both axes.
   for ranks in 2 4; do

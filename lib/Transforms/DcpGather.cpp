@@ -1,6 +1,7 @@
 //===- DcpGather.cpp - What gathers the keys of a sharded cache -----------===//
 
 #include "DcpGather.h"
+#include "ChunkBounds.h"
 #include "IndexProducers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -168,9 +169,7 @@ Value KeyGather::gateChunks(ChunkSplitOp split, const DcpCandidate &candidate) {
 /// In each step with tails; all rows are whole where keys do not fit.
 Value KeyGather::createChunksGate(const DcpCandidate &candidate) {
   ChunkSplitOp split = getChunkSplit(candidate.op);
-  Value isGathered;
-  if (candidate.isBounded)
-    isGathered = gateChunks(split, candidate);
+  Value isGathered = gateChunks(split, candidate);
   if (step == DcpStep::Gather)
     return isGathered;
   builder.setInsertionPointAfter(split);
@@ -214,21 +213,6 @@ GatheredSlotsOp KeyGather::createSlots(const DcpCandidate &candidate,
       blocks.getResult(1), blocks.getResult(2), convert.getReq(), ValueRange{},
       blocks.getMeshAttr(), candidate.axis, blocks.getInterleaveAttr(),
       blocks.getBlockSizeAttr());
-}
-
-GatheredSlotsOp KeyGather::ensureSlots(const DcpCandidate &candidate) {
-  ConvertIndicesOp convert = candidate.convert;
-  GatherBlocksOp blocks = ensureBlocks(candidate);
-  GatheredSlotsOp &slots = slotsOf[{convert, blocks}];
-  if (slots)
-    return slots;
-  OpBuilder::InsertionGuard guard(builder);
-  // Both dominate the attention, so one dominates the other.
-  if (dominance.properlyDominates(blocks.getOperation(), convert))
-    builder.setInsertionPoint(convert);
-  else
-    builder.setInsertionPointAfter(blocks);
-  return slots = createSlots(candidate, convert.getIndices());
 }
 
 GatherKvStartOp KeyGather::createStart(const DcpCandidate &candidate) {

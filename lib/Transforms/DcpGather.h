@@ -23,7 +23,6 @@ public:
   /// Whether keys are gathered. Where members have rows of their own, in each
   /// step with chunks: no other way is right.
   Value ensureGate(const DcpCandidate &candidate);
-  GatheredSlotsOp ensureSlots(const DcpCandidate &candidate);
 
   /// Says of all blocks that have been made which of them the caches have, once
   /// all who share them are known: what no cache has is not gathered, as the
@@ -58,8 +57,6 @@ private:
   OpBuilder &builder;
   DominanceInfo dominance;
   llvm::MapVector<BlocksKey, Blocks> blocksOf;
-  /// By conversion and blocks.
-  llvm::DenseMap<std::pair<Operation *, Operation *>, GatheredSlotsOp> slotsOf;
 };
 
 } // namespace mlir::shardq

@@ -1,6 +1,7 @@
 //===- DcpMatch.cpp - Attentions that --shardq-dcp can rewrite ------------===//
 
 #include "DcpMatch.h"
+#include "ChunkBounds.h"
 #include "IndexProducers.h"
 #include "Rows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -37,17 +38,6 @@ bool shardq::mayExchange(Operation *op) {
       .wasInterrupted();
 }
 
-bool shardq::takesWholeRows(Operation *op, Value wholeRows) {
-  if (auto count = dyn_cast<CountChunkRowsOp>(op))
-    return count.getDecodes() == wholeRows;
-  if (auto split = dyn_cast<ChunkSplitOp>(op))
-    return split.getDecodes() == wholeRows;
-  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
-    return lengths.getDecodes() == wholeRows;
-  auto slots = dyn_cast<ChunkSlotsOp>(op);
-  return slots && slots.getDecodes() == wholeRows;
-}
-
 FailureOr<SmallVector<Operation *>>
 shardq::findMoves(Value value, Operation *place, DominanceInfo &dominance) {
   llvm::SetVector<Operation *> moves;
@@ -68,6 +58,13 @@ shardq::findMoves(Value value, Operation *place, DominanceInfo &dominance) {
     return one->isBeforeInBlock(other);
   });
   return ordered;
+}
+
+bool shardq::canHaveTableBefore(SparseMlaOp op, Operation *place,
+                                DominanceInfo &dominance) {
+  auto convert =
+      lookThroughCasts(op.getSlots()).getDefiningOp<ConvertIndicesOp>();
+  return convert && succeeded(findMoves(convert.getTable(), place, dominance));
 }
 
 //===----------------------------------------------------------------------===//
@@ -222,11 +219,16 @@ LogicalResult DcpMatcher::chooseForm(DcpCandidate &candidate) {
   // Of chunks too: keys are gathered for the whole step.
   candidate.expand = findExpandRows(op, reason, TakenRows::Follow);
   if (candidate.expand) {
-    candidate.isBounded = canBoundKeys(candidate);
-    // Keys of any size go the other way only where there is one.
-    if (candidate.isBounded)
-      candidate.form = DcpStep::Gate;
-    return success();
+    // Keys that do not fit go the other way.
+    candidate.form = DcpStep::Gate;
+    if (canBoundKeys(candidate))
+      return success();
+    InFlightDiagnostic diag =
+        op.emitOpError("cannot attend gathered keys: its block table, starts "
+                       "or lengths are not there in front of the chunks of its "
+                       "rows, and keys that do not fit must have none");
+    diag.attachNote(getChunkSplit(op).getLoc()) << "chunks are made here";
+    return diag;
   }
   if (candidate.form == DcpStep::Gather || candidate.chunks)
     return op.emitOpError("cannot attend gathered keys: ") << reason;
@@ -241,14 +243,13 @@ bool DcpMatcher::canBoundKeys(const DcpCandidate &candidate) {
   if (!candidate.chunks)
     return true;
   ChunkSplitOp split = getChunkSplit(candidate.op);
-  ConvertIndicesOp convert = candidate.convert;
   auto [starts, lengths] = getStepLengths(candidate.expand);
   Value wholeRows = split.getDecodes();
   auto isBehind = [&](Operation *op) {
     return op == split || !takesWholeRows(op, wholeRows) ||
            dominance.properlyDominates(split.getOperation(), op);
   };
-  return succeeded(findMoves(convert.getTable(), split, dominance)) &&
+  return canHaveTableBefore(candidate.op, split, dominance) &&
          dominance.properlyDominates(starts, split) &&
          dominance.properlyDominates(lengths, split) &&
          llvm::all_of(wholeRows.getUsers(), isBehind);
@@ -278,8 +279,7 @@ SmallVector<Operation *> shardq::getOwnIndexOps(const DcpCandidate &candidate) {
 //===----------------------------------------------------------------------===//
 
 ChunkSplitOp shardq::getBlocksSplit(const DcpCandidate &candidate) {
-  return candidate.chunks && candidate.isBounded ? getChunkSplit(candidate.op)
-                                                 : ChunkSplitOp();
+  return candidate.chunks ? getChunkSplit(candidate.op) : ChunkSplitOp();
 }
 
 BlocksKey shardq::getBlocksKey(const DcpCandidate &candidate,

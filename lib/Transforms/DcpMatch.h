@@ -31,9 +31,8 @@ struct DcpCandidate {
   bool isCompacted = true;
   /// The op's topk_length is the conversion's count.
   bool takesCount = false;
+  /// The form for decode steps, or both under a gate.
   DcpStep form = DcpStep::Decode;
-  /// Whether a step whose keys do not fit can go the way of decode steps.
-  bool isBounded = false;
   /// What the step holds; null where only the form for decode steps is made.
   ExpandRowsOp expand;
 };
@@ -79,13 +78,14 @@ std::pair<Value, Value> getStepLengths(ExpandRowsOp expand);
 /// Whether the op, or one inside it, is an exchange or becomes one.
 bool mayExchange(Operation *op);
 
-/// Whether the op divides a step in chunks and takes this number of whole rows.
-bool takesWholeRows(Operation *op, Value wholeRows);
-
 /// What has to move for the value to be there in front of `place`, in program
 /// order; none where it is already. Fails where something must stay.
 FailureOr<SmallVector<Operation *>> findMoves(Value value, Operation *place,
                                               DominanceInfo &dominance);
+
+/// Whether the attention's block table is there in front of `place`, or can be.
+bool canHaveTableBefore(SparseMlaOp op, Operation *place,
+                        DominanceInfo &dominance);
 
 /// The index ops that feed the attention alone: they move into the branches of
 /// its gate, so that a gather overlaps with them.

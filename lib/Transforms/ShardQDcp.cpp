@@ -2,8 +2,8 @@
 //
 // Two forms: queries travel, by heads or by rows, each rank attends its own
 // keys, and outputs are merged; or keys travel, while the indexer runs, and
-// each rank attends them all. The option `step` says which, and a gate where
-// the second is not for every step, or not for those of any size.
+// each rank attends them all. The option `step` says which, and a gate between
+// both, since not all keys fit.
 //
 // DcpMatch.cpp says which attentions can have which form, and DcpGather.cpp
 // makes what the second needs and attentions share. Here is what takes the
@@ -381,50 +381,12 @@ SmallVector<SmallVector<Value>> Rewriter::version(Group group) {
   return values;
 }
 
-/// Where a gather may start that ends before `op`: behind what its operands
-/// come from, and behind other attentions and exchanges, whose rows lie in
-/// inboxes that are not read any more when it starts.
-static Operation *findEarliestStart(Operation *op, ArrayRef<Value> operands) {
-  auto staysBefore = [&](Operation *other) {
-    bool defines = llvm::any_of(other->getResults(), [&](Value result) {
-      return llvm::is_contained(operands, result);
-    });
-    if (defines)
-      return true;
-    return mayExchange(other);
-  };
-  while (Operation *previous = op->getPrevNode()) {
-    if (staysBefore(previous))
-      break;
-    op = previous;
-  }
-  return op;
-}
-
 /// What replaces the results of each, where the builder stands: at the last.
 SmallVector<SmallVector<Value>> Rewriter::create(Group group) {
   const Candidate &first = group.front();
-  switch (first.form) {
-  case DcpStep::Decode:
-    return {createMerged(first, ensureFilter(first))};
-  case DcpStep::Gate:
+  if (first.form == DcpStep::Gate)
     return version(group);
-  case DcpStep::Gather:
-    break;
-  }
-  SparseMlaOp op = first.op;
-  GatherBlocksOp blocks = gather.ensureBlocks(first);
-  OpBuilder::InsertPoint last = builder.saveInsertionPoint();
-  builder.setInsertionPoint(findEarliestStart(
-      op, {op.getKv(), blocks.getResult(0), blocks.getResult(2)}));
-  GatherKvStartOp start = gather.createStart(first);
-  builder.restoreInsertionPoint(last);
-  Value keys;
-  SmallVector<SmallVector<Value>> values;
-  for (const Candidate &candidate : group)
-    values.push_back(
-        createGathered(candidate, start, keys, gather.ensureSlots(candidate)));
-  return values;
+  return {createMerged(first, ensureFilter(first))};
 }
 
 void Rewriter::rewrite(Group group) {
@@ -453,16 +415,10 @@ void Rewriter::remark(const Candidate &candidate) {
       diag << op.getNumHeads() * candidate.members.ranks << " heads";
     return;
   }
-  diag << "keys gathered over " << candidate.axis << " (" << ranks << " ranks)";
-  if (candidate.form == DcpStep::Gate)
-    diag << (step == DcpStep::Gate ? " in steps with prefill, on own keys in "
-                                     "others"
-                                   : " where they fit, on own keys elsewhere");
-  if (!candidate.isBounded)
-    diag
-        << "; its block table, starts or lengths are not there in front of the "
-           "shardq.chunk_split of its rows, so keys that do not fit are an "
-           "error at run time";
+  diag << "keys gathered over " << candidate.axis << " (" << ranks << " ranks) "
+       << (step == DcpStep::Gate
+               ? "in steps with prefill, on own keys in others"
+               : "where they fit, on own keys elsewhere");
 }
 
 /// What was replaced and nothing uses any more, with casts and taps of it.

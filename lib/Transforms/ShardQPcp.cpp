@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "DcpMatch.h"
 #include "IndexProducers.h"
 #include "Rows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -40,7 +41,7 @@ struct Call {
 };
 
 struct Step {
-  /// Rows that are whole on every rank: those of decode requests, or all.
+  /// Rows that are whole on every rank.
   Value decodes;
   Value mine, restore;
   /// Whether there are chunks; null where every step gathers.
@@ -55,21 +56,14 @@ struct Candidate {
   FlatSymbolRefAttr mesh;
 };
 
-/// The largest step that inboxes hold; 0: of any number.
-struct Capacity {
-  int64_t tokens, requests;
-
-  int64_t getRows() const { return getMostChunkRows(tokens, requests); }
-};
-
 /// Rewrites one function.
 class FunctionRewriter {
 public:
   FunctionRewriter(FunctionOpInterface function, StringRef axis, bool twoCalls,
-                   bool isGated, Capacity capacity, bool remarks)
+                   bool isGated, bool remarks)
       : function(function), axis(StringAttr::get(function.getContext(), axis)),
-        twoCalls(twoCalls), isGated(isGated), capacity(capacity),
-        remarks(remarks), builder(function.getContext()), dominance(function) {}
+        twoCalls(twoCalls), isGated(isGated), remarks(remarks),
+        builder(function.getContext()), dominance(function) {}
 
   void run();
 
@@ -78,13 +72,9 @@ private:
   FlatSymbolRefAttr findMesh(SparseMlaOp op, llvm::raw_ostream &why);
   bool isSplit(Value value, bool overAxis);
   std::optional<Candidate> match(SparseMlaOp op, std::string &reason);
-  bool fitsWithRequests(ExpandRowsOp expand);
-  StringRef describeCapacity() const;
   SmallVector<Operation *> getIndexOps(const Candidate &candidate);
 
   // Emission.
-  Value createIsTooLarge(ExpandRowsOp expand);
-  Value countWholeRows(ExpandRowsOp expand);
   Step &getStep(const Candidate &candidate);
   void addCall(Step &step, const Candidate &candidate, Value rows,
                ChunkPart part);
@@ -103,7 +93,6 @@ private:
   FunctionOpInterface function;
   StringAttr axis;
   bool twoCalls, isGated;
-  Capacity capacity;
   bool remarks;
   OpBuilder builder;
   DominanceInfo dominance;
@@ -202,6 +191,17 @@ static bool attendsOwnKeys(SparseMlaOp op, MeshAxis over) {
   });
 }
 
+/// The axis over which KV is divided where that joins the axis of the chunks
+/// with others; null if there is none.
+static StringAttr findJoinedAxis(ShardingAttr sharding, MeshAxis over) {
+  for (StringAttr name : sharding.getKv())
+    if (AxisAttr used = over.mesh.lookupAxis(name);
+        used && used != over.axis &&
+        llvm::is_contained(over.mesh.getParts(used), over.axis))
+      return name;
+  return {};
+}
+
 /// Whether --shardq-dcp was there before: queries of all rows have travelled,
 /// and positions of all rows were chosen, when own rows are taken.
 static bool attendsGatheredQueries(SparseMlaOp op) {
@@ -270,19 +270,14 @@ std::optional<Candidate> FunctionRewriter::match(SparseMlaOp op,
     why << "it has " << rows << " rows, and its step " << stepRows;
     return std::nullopt;
   }
-  if (capacity.tokens != 0 && !ShapedType::isDynamic(stepRows) &&
-      stepRows > capacity.tokens) {
-    why << "its step has " << stepRows << " rows, more than max-tokens, "
-        << capacity.tokens;
-    return std::nullopt;
-  }
-  auto starts = cast<ShapedType>(expand.getQueryStart().getType());
-  if (capacity.tokens != 0 && !ShapedType::isDynamic(stepRows) &&
-      !starts.isDynamicDim(0) && !fitsWithRequests(expand)) {
-    why << "its step has " << stepRows << " rows and "
-        << starts.getDimSize(0) - 1
-        << " requests, more than max-tokens + 2*max-requests, "
-        << capacity.getRows();
+  // Ranks with other rows have nothing to merge, so keys that do not fit must
+  // have no chunks, and --shardq-dcp asks for them in front of the chunks.
+  ShardingAttr sharding = op.getShardingAttr();
+  StringAttr joined = sharding ? findJoinedAxis(sharding, over) : StringAttr();
+  if (joined && !canHaveTableBefore(op, expand, dominance)) {
+    why << "its KV is sharded over axis " << joined
+        << ", which has the ranks of " << axis
+        << ", and its block table cannot be made before rows are divided";
     return std::nullopt;
   }
   return Candidate{op, expand, mesh};
@@ -347,64 +342,6 @@ void FunctionRewriter::addCall(Step &step, const Candidate &candidate,
   call.own[expand.getResult(1)] = take(described[1], own);
 }
 
-/// Whether a step that fits by its rows is known to fit with a row more of each
-/// request that has some.
-bool FunctionRewriter::fitsWithRequests(ExpandRowsOp expand) {
-  if (capacity.requests == 0)
-    return true;
-  auto starts = cast<ShapedType>(expand.getQueryStart().getType());
-  int64_t rows = expand.getOutType(0).getDimSize(0);
-  if (ShapedType::isDynamic(rows))
-    rows = capacity.tokens;
-  int64_t requests = rows;
-  if (!starts.isDynamicDim(0))
-    requests = std::min(requests, starts.getDimSize(0) - 1);
-  return rows + requests <= capacity.getRows();
-}
-
-/// Whether the step is larger than inboxes hold; null where it is known to fit.
-Value FunctionRewriter::createIsTooLarge(ExpandRowsOp expand) {
-  if (capacity.tokens == 0)
-    return {};
-  Location loc = expand.getLoc();
-  Value rows = expand.getRows(), isTooLarge;
-  auto isMore = [&](Value size, int64_t most) -> Value {
-    return arith::CmpIOp::create(
-        builder, loc, arith::CmpIPredicate::sgt, size,
-        arith::ConstantIndexOp::create(builder, loc, most));
-  };
-  // Of a known number of rows, it fits.
-  if (ShapedType::isDynamic(expand.getOutType(0).getDimSize(0)))
-    isTooLarge = isMore(rows, capacity.tokens);
-  if (fitsWithRequests(expand))
-    return isTooLarge;
-  // There is a start more than requests, and of these have rows no more than
-  // there are rows.
-  Value starts = tensor::DimOp::create(builder, loc, expand.getQueryStart(), 0);
-  Value requests = arith::SubIOp::create(
-      builder, loc, starts, arith::ConstantIndexOp::create(builder, loc, 1));
-  Value padding = arith::MinSIOp::create(builder, loc, rows, requests);
-  Value padded = arith::AddIOp::create(builder, loc, rows, padding);
-  Value hasMore = isMore(padded, capacity.getRows());
-  if (!isTooLarge)
-    return hasMore;
-  return arith::OrIOp::create(builder, loc, isTooLarge, hasMore);
-}
-
-/// Leading rows that no rank has chunks of. A step that is too large for the
-/// exchanges runs as one of decode requests does: on all rows, on every rank.
-Value FunctionRewriter::countWholeRows(ExpandRowsOp expand) {
-  Location loc = expand.getLoc();
-  Value decodes = CountDecodeRowsOp::create(
-      builder, loc, builder.getIndexType(), expand.getQueryStart(),
-      expand.getSpeculativeTokensAttr());
-  Value isTooLarge = createIsTooLarge(expand);
-  if (!isTooLarge)
-    return decodes;
-  return arith::SelectOp::create(builder, loc, isTooLarge, expand.getRows(),
-                                 decodes);
-}
-
 Step &FunctionRewriter::getStep(const Candidate &candidate) {
   ExpandRowsOp expand = candidate.expand;
   auto [entry, isNew] =
@@ -419,7 +356,9 @@ Step &FunctionRewriter::getStep(const Candidate &candidate) {
   Type dynamic = RankedTensorType::get({ShapedType::kDynamic}, i32);
   Type restored =
       RankedTensorType::get({expand.getOutType(0).getDimSize(0)}, i32);
-  step.decodes = countWholeRows(expand);
+  step.decodes = CountDecodeRowsOp::create(builder, loc, builder.getIndexType(),
+                                           expand.getQueryStart(),
+                                           expand.getSpeculativeTokensAttr());
   auto split = ChunkSplitOp::create(
       builder, loc, TypeRange{dynamic, restored}, expand.getQueryStart(),
       step.decodes, expand.getRows(), ValueRange{}, candidate.mesh, axis,
@@ -637,17 +576,6 @@ static void eraseUnused(ArrayRef<Operation *> ops) {
   }
 }
 
-/// What becomes of steps that are too large, where that is not told.
-StringRef FunctionRewriter::describeCapacity() const {
-  if (capacity.tokens == 0)
-    return "; without max-tokens, steps of more rows than inboxes hold are an "
-           "error at run time";
-  if (capacity.requests == 0)
-    return "; without max-requests, steps of more requests than inboxes hold "
-           "are an error at run time";
-  return "";
-}
-
 void FunctionRewriter::run() {
   SmallVector<Candidate> candidates;
   function.walk([&](SparseMlaOp op) {
@@ -665,8 +593,7 @@ void FunctionRewriter::run() {
           << (attendsGatheredQueries(op)
                   ? "; all rows are indexed and their queries travel, own ones "
                     "alone with --shardq-pcp in front of --shardq-dcp"
-                  : "")
-          << describeCapacity();
+                  : "");
     else if (!reason.empty())
       emitRemark(op.getLoc()) << "attention is left alone: " << reason;
   });
@@ -683,35 +610,10 @@ struct ShardQPcpPass : public shardq::impl::ShardQPcpBase<ShardQPcpPass> {
   using ShardQPcpBase::ShardQPcpBase;
 
   void runOnOperation() override {
-    if (failed(verifyOptions()))
-      return signalPassFailure();
     getOperation().walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
-        FunctionRewriter(function, axis, twoCalls, gate,
-                         Capacity{maxTokens, maxRequests}, remarks)
-            .run();
+        FunctionRewriter(function, axis, twoCalls, gate, remarks).run();
     });
-  }
-
-private:
-  LogicalResult verifyOptions() {
-    Location loc = getOperation().getLoc();
-    for (auto [name, value] :
-         {std::pair<StringRef, int64_t>{"max-tokens", maxTokens},
-          {"max-requests", maxRequests}})
-      if (value < 0 || value > std::numeric_limits<int32_t>::max())
-        return emitError(loc, "shardq-pcp: ")
-               << name << " is " << value << ", expected 0 to 2147483647";
-    if (maxTokens == 0 && maxRequests != 0)
-      return emitError(loc, "shardq-pcp: ")
-             << "max-requests is " << int64_t(maxRequests)
-             << " without max-tokens, expected 0";
-    if (maxTokens != 0 && !gate)
-      return emitError(loc, "shardq-pcp: ")
-             << "max-tokens is " << int64_t(maxTokens)
-             << " with gate=false, expected 0: without the gate every step "
-                "exchanges rows";
-    return success();
   }
 };
 

@@ -275,36 +275,6 @@ ChunkSplitOp shardq::getRestored(Value value) {
   return isOfStep ? split : ChunkSplitOp();
 }
 
-/// Whether the rows are those of chunks, in whatever way they were computed:
-/// `--shardq-pcp` keeps what it gathers of them within the inboxes.
-static bool areOfChunks(Value rows, llvm::SmallPtrSetImpl<Operation *> &seen) {
-  Operation *op = rows.getDefiningOp();
-  if (!op || !seen.insert(op).second)
-    return false;
-  // What is back in order has all rows of the step.
-  if (isa<TakeRowsOp>(op))
-    return getChunkSplit(rows) && !getRestored(rows);
-  // These have the rows of all ranks.
-  if (isa<GatherRowsOp, ExchangeOp>(op))
-    return false;
-  if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    unsigned number = cast<OpResult>(rows).getResultNumber();
-    llvm::SmallPtrSet<Operation *, 8> ofOther(seen.begin(), seen.end());
-    return areOfChunks(branch.thenYield()->getOperand(number), seen) &&
-           areOfChunks(branch.elseYield()->getOperand(number), ofOther);
-  }
-  // Those that a loop over slices has put together.
-  if (auto loop = dyn_cast<scf::ForOp>(op))
-    return areOfChunks(
-        loop.getYieldedValues()[cast<OpResult>(rows).getResultNumber()], seen);
-  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
-  return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
-    return isa<RankedTensorType>(operand.get().getType()) &&
-           (!rowWise || rowWise.isRowOperand(operand)) &&
-           areOfChunks(operand.get(), seen);
-  });
-}
-
 SmallVector<Chain> shardq::findSliceChains(ModuleOp module) {
   SmallVector<Chain> chains;
   llvm::SmallPtrSet<Operation *, 8> taken;
@@ -319,10 +289,7 @@ SmallVector<Chain> shardq::findSliceChains(ModuleOp module) {
     if (!isa<GatherQueryOp, GatherRowsOp>(*op) ||
         cast<TwoFormOpInterface>(*op).isOnBuffers() || taken.contains(op))
       return;
-    Chain chain = findChainOf(op);
-    llvm::SmallPtrSet<Operation *, 8> seen;
-    if (!getLoneGather(chain) || !areOfChunks(getRowSource(chain), seen))
-      chains.push_back(std::move(chain));
+    chains.push_back(findChainOf(op));
   });
   return chains;
 }

@@ -14,12 +14,15 @@
 // all ranks is cut and put together shard by shard. All ranks take as many
 // turns, so the number of rows must be the same on all.
 //
-// A chain that is known to fit is left alone. Another has its turns in a branch
-// that is taken where there are too many rows, or has nothing but turns, up to
-// a bound, where a GPU's host does not know the number.
+// A chain that is known to fit is left alone, as are gathers of chunks of
+// requests where larger steps need not have any (ChunkBounds.cpp). Another has
+// its turns in a branch that is taken where there are too many rows, or has
+// nothing but turns, up to a bound, where a GPU's host does not know the
+// number.
 //
 //===----------------------------------------------------------------------===//
 
+#include "ChunkBounds.h"
 #include "IndexProducers.h"
 #include "Rows.h"
 #include "SliceChains.h"
@@ -33,6 +36,7 @@
 #include "shardq/IR/OperandNames.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQSLICESTEPS
@@ -49,7 +53,7 @@ using Chain = SliceChain;
 class Slicer {
 public:
   Slicer(ModuleOp module, int64_t maxTokens, int64_t maxRequests)
-      : module(module), maxTokens(maxTokens), maxRequests(maxRequests),
+      : module(module), bounds{maxTokens, maxRequests},
         builder(module.getContext()) {}
 
   LogicalResult run();
@@ -66,7 +70,7 @@ private:
                                   Value rows, Value bound);
 
   ModuleOp module;
-  int64_t maxTokens, maxRequests;
+  StepBounds bounds;
   OpBuilder builder;
 };
 
@@ -85,6 +89,78 @@ static bool hasSomeRows(Value source) {
   return getRowSlice(source) || getChunkSplit(source);
 }
 
+/// Whether what a value in front of the builder comes from is there, and not in
+/// a branch or a loop that has made it.
+static bool isVisible(OpBuilder &b, Value value) {
+  return value.getParentRegion()->isAncestor(b.getBlock()->getParent());
+}
+
+/// A number that a GPU's host knows and a rank's rows of chunks are not more
+/// than: each request is padded by one row at most, and there is a start more.
+static Value createMostOfChunks(OpBuilder &b, Location loc, Value rows,
+                                Value starts) {
+  if (!isVisible(b, rows) || !isVisible(b, starts))
+    return {};
+  Value requests = tensor::DimOp::create(b, loc, starts, 0);
+  return arith::AddIOp::create(b, loc, rows, requests);
+}
+
+static Value createMost(OpBuilder &b, Location loc, OpFoldResult rows);
+
+/// Of the rows of what an op makes.
+static Value createMostOf(OpBuilder &b, Location loc, OpResult result) {
+  auto most = [&](Value tensor) {
+    return createMost(b, loc, getRowCount(tensor));
+  };
+  unsigned number = result.getResultNumber();
+  Operation *op = result.getOwner();
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return number == 0 ? createMostOfChunks(b, loc, split.getRows(),
+                                            split.getQueryStart())
+                       : createMost(b, loc, split.getRows());
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    Value open = most(branch.thenYield()->getOperand(number));
+    Value closed = most(branch.elseYield()->getOperand(number));
+    return open && closed
+               ? arith::MaxSIOp::create(b, loc, open, closed).getResult()
+               : Value();
+  }
+  // A loop that fills what it is given.
+  auto loop = dyn_cast<scf::ForOp>(op);
+  bool isFilled = loop && getRowCount(loop.getYieldedValues()[number]) ==
+                              OpFoldResult(loop.getRegionIterArg(number));
+  return isFilled ? most(loop.getInitArgs()[number]) : Value();
+}
+
+/// What the number of rows is at most, as one that a GPU's host knows; null
+/// where nothing says.
+static Value createMost(OpBuilder &b, Location loc, OpFoldResult rows) {
+  if (std::optional<int64_t> constant = getConstantIntValue(rows))
+    return arith::ConstantIndexOp::create(b, loc, *constant);
+  auto value = cast<Value>(rows);
+  bool isTensor = isa<RankedTensorType>(value.getType());
+  if (isHostNumber(rows) && isVisible(b, value))
+    return isTensor ? tensor::DimOp::create(b, loc, value, 0).getResult()
+                    : value;
+  auto result = dyn_cast<OpResult>(value);
+  if (!result)
+    return {};
+  if (isTensor)
+    return createMostOf(b, loc, result);
+  Operation *op = result.getOwner();
+  if (auto count = dyn_cast<CountChunkRowsOp>(op))
+    return createMostOfChunks(b, loc, count.getRows(), count.getQueryStart());
+  if (auto dim = dyn_cast<tensor::DimOp>(op);
+      dim && dim.getConstantIndex() == 0)
+    return createMost(b, loc, getRowCount(dim.getSource()));
+  if (!isa<arith::AddIOp>(op))
+    return {};
+  Value one = createMost(b, loc, op->getOperand(0));
+  Value other = createMost(b, loc, op->getOperand(1));
+  return one && other ? arith::AddIOp::create(b, loc, one, other).getResult()
+                      : Value();
+}
+
 /// How many rows the chain has at most; null where nothing says less than the
 /// rows themselves: where rows are some of the step's, a GPU's host knows the
 /// step's only.
@@ -94,12 +170,12 @@ static Value getBound(OpBuilder &b, Location loc, Value source) {
     source = slice.getSource();
   if (ChunkSplitOp split = getRestored(source))
     return split.getRows();
-  if (ChunkSplitOp split = getChunkSplit(source)) {
-    // Each request is padded by one row at most, and there is a start more.
-    Value starts = tensor::DimOp::create(b, loc, split.getQueryStart(), 0);
-    return arith::AddIOp::create(b, loc, split.getRows(), starts);
-  }
-  return slice ? tensor::DimOp::create(b, loc, source, 0).getResult() : Value();
+  if (ChunkSplitOp split = getChunkSplit(source))
+    return createMostOfChunks(b, loc, split.getRows(), split.getQueryStart());
+  if (slice)
+    return tensor::DimOp::create(b, loc, source, 0);
+  OpFoldResult rows = getRowCount(source);
+  return isHostNumber(rows) ? Value() : createMost(b, loc, rows);
 }
 
 /// What a number of rows is at most, where that is known.
@@ -132,9 +208,9 @@ static bool isAtMost(OpFoldResult rows, int64_t most) {
 int64_t Slicer::getTurnRows(const Chain &chain) const {
   // What is planned for chunks of requests.
   if (getLoneGather(chain))
-    return getMostChunkRows(maxTokens, maxRequests);
+    return getMostChunkRows(bounds.tokens, bounds.requests);
   std::optional<int64_t> shards = getShards(chain);
-  return shards ? llvm::divideCeil(maxTokens, *shards) : maxTokens;
+  return shards ? llvm::divideCeil(bounds.tokens, *shards) : bounds.tokens;
 }
 
 /// Rows of the chain's source with which it goes through in one turn.
@@ -142,9 +218,12 @@ int64_t Slicer::getSourceRowsThatFit(const Chain &chain) const {
   return getTurnRows(chain) * (getLoneScatter(chain) ? *getShards(chain) : 1);
 }
 
-/// Whether the rows are known to fit, by their type, as a slice, or by the
-/// branch that the op stands in.
+/// Whether the rows are known to fit, by their type, as a slice, by the branch
+/// that the op stands in, or as those of chunks.
 bool Slicer::fits(const Chain &chain) {
+  if (GatherRowsOp gather = getLoneGather(chain);
+      gather && isBoundedGather(gather, bounds))
+    return true;
   Value source = getRowSource(chain);
   int64_t rows = cast<ShapedType>(source.getType()).getDimSize(0);
   int64_t most = getSourceRowsThatFit(chain);
@@ -463,8 +542,8 @@ static bool haveMixedRows(const Chain &chain) {
 
 LogicalResult Slicer::verifyOptions() {
   for (auto [name, value] :
-       {std::pair<StringRef, int64_t>{"max-tokens", maxTokens},
-        {"max-requests", maxRequests}})
+       {std::pair<StringRef, int64_t>{"max-tokens", bounds.tokens},
+        {"max-requests", bounds.requests}})
     if (value < 1 || value > std::numeric_limits<int32_t>::max())
       return emitError(module.getLoc(), "shardq-slice-steps: ")
              << name << " is " << value << ", expected 1 to 2147483647";
@@ -489,9 +568,46 @@ bool Slicer::canSlice(const Chain &chain, const RankDependence &dependence) {
   return false;
 }
 
+/// Whether a gate is among what the value comes from.
+static bool comesFromGate(Value value) {
+  llvm::SetVector<Operation *> found;
+  auto add = [&](Value from) {
+    if (Operation *op = from.getDefiningOp())
+      found.insert(op);
+  };
+  add(value);
+  for (unsigned i = 0; i < found.size(); ++i) {
+    if (isa<SplitGateOp, GatherGateOp>(found[i]))
+      return true;
+    llvm::for_each(found[i]->getOperands(), add);
+  }
+  return false;
+}
+
+/// Exchanges of which what is planned for decides, and not rows alone, have no
+/// turns: gates keep steps from them that do not fit. Passes make none without.
+static void remarkOnUngated(ModuleOp module) {
+  module.walk([](Operation *op) {
+    if (!isa<ExchangeOp, GatherKvStartOp>(op) ||
+        (isa<ExchangeOp>(op) && cast<TwoFormOpInterface>(op).isOnBuffers()))
+      return;
+    for (Operation *inner = op;
+         auto branch = inner->getParentOfType<scf::IfOp>(); inner = branch)
+      if (branch.getThenRegion().isAncestor(inner->getParentRegion()) &&
+          comesFromGate(branch.getCondition()))
+        return;
+    op->emitRemark("is under no ")
+        << (isa<ExchangeOp>(op) ? SplitGateOp::getOperationName()
+                                : GatherGateOp::getOperationName())
+        << ": a step that does not fit its inbox is an error at run time";
+  });
+}
+
 LogicalResult Slicer::run() {
   if (failed(verifyOptions()) || failed(verifyInFunctionsOf(module)))
     return failure();
+  remarkOnUngated(module);
+  boundChunks(module, bounds);
   SmallVector<Chain> chains = findSliceChains(module);
   llvm::erase_if(chains, [&](const Chain &chain) { return fits(chain); });
   if (chains.empty())

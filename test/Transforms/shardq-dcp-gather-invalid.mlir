@@ -27,3 +27,28 @@ func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %start: tensor<?xi32>,
       : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi32>, tensor<?xi32>) -> tensor<?x2x4xf32>
   return %out : tensor<?x2x4xf32>
 }
+
+// -----
+
+// Chunks that were made in front of the table: --shardq-pcp makes none then.
+shardq.mesh @ranks ["pcp" = 2, "dcp" = 2, "kv" = 4 of ["pcp", "dcp"]]
+func.func private @table() -> tensor<?x?xi32>
+func.func @f(%q: tensor<?x2x4xf32>, %kv: tensor<?x4xf32>, %start: tensor<?xi32>, %lens: tensor<?xi32>, %topk: tensor<?x8xi32>, %rows: index)
+    -> tensor<?x2x4xf32> {
+  %req, %visible = shardq.expand_rows %start, %lens to %rows : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %decodes = shardq.count_decode_rows %start : tensor<?xi32>
+  // expected-note @+1 {{chunks are made here}}
+  %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%rows) over @ranks "pcp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %own_q = shardq.take_rows %q[%mine] : (tensor<?x2x4xf32>, tensor<?xi32>) -> tensor<?x2x4xf32>
+  %own_req = shardq.take_rows %req[%mine] {missing = -1 : i32} : (tensor<?xi32>, tensor<?xi32>) -> tensor<?xi32>
+  %own_topk = shardq.take_rows %topk[%mine] : (tensor<?x8xi32>, tensor<?xi32>) -> tensor<?x8xi32>
+  %table = func.call @table() : () -> tensor<?x?xi32>
+  %slots = shardq.convert_indices %own_topk table(%table) rows(%own_req) {block_size = 8 : i64}
+      : (tensor<?x8xi32>, tensor<?x?xi32>, tensor<?xi32>) -> tensor<?x8xi32>
+  // expected-error @+1 {{cannot attend gathered keys: its block table, starts or lengths are not there in front of the chunks of its rows, and keys that do not fit must have none}}
+  %out = shardq.sparse_mla q(%own_q) kv(%kv) slots(%slots) rows(%own_req)
+      {scale = 0.5 : f32, sharding = #shardq.sharding<@ranks, heads = ["dcp"], kv = interleave<8> ["kv"]>}
+      : (tensor<?x2x4xf32>, tensor<?x4xf32>, tensor<?x8xi32>, tensor<?xi32>) -> tensor<?x2x4xf32>
+  return %out : tensor<?x2x4xf32>
+}

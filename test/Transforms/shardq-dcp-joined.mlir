@@ -5,6 +5,7 @@
 // RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=gather remarks=false" --cse | FileCheck %s --check-prefix=EVERY
 // RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=gather" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK-EVERY
+// RUN: shardq-opt %s --split-input-file --shardq-pcp -o /dev/null 2>&1 | FileCheck %s --check-prefix=ALONE
 // RUN: not shardq-opt %s --split-input-file --shardq-pcp="remarks=false" --shardq-dcp="step=decode remarks=false" 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MERGED-CHUNKS
 
@@ -118,7 +119,7 @@ func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<
 // -----
 
 // A layer with a table of its own: one whose keys do not fit, and no layer has chunks. A table that is made behind the split is
-// made in front of it, unless that may do more: it is too late then, and keys are gathered wherever there is prefill.
+// made in front of it, unless that may do more: it is too late then, so that attention has whole rows.
 // DECODE-LABEL: func.func @tables
 // GATHER-LABEL: func.func @tables
 // CHUNKS-LABEL: func.func @tables
@@ -137,22 +138,27 @@ func.func @three(%q: tensor<?x8x40xbf16>, %kv: tensor<?x40xbf16>, %topk: tensor<
 // CHUNKS: %[[OPEN:.*]] = arith.cmpi sgt, %[[TAILS]], %c0
 // CHUNKS-NOT: shardq.count_chunk_rows
 // CHUNKS-COUNT-3: shardq.gather_kv_start
-// CHUNKS: call @table
-// CHUNKS: shardq.gather_blocks
-// CHUNKS-NOT: shardq.gather_gate
+// CHUNKS: %[[LATE:.*]] = call @table
+// CHUNKS: shardq.gather_blocks %[[LATE]]
+// CHUNKS: %[[LAST:.*]] = shardq.gather_gate
+// CHUNKS: scf.if %[[LAST]]
 // CHUNKS: shardq.gather_kv_start
+// CHUNKS: shardq.sparse_mla q(%arg0)
+// CHUNKS: } else {
+// CHUNKS: shardq.gather_query(%arg0) over @ranks "dcp"
+// CHUNKS: shardq.combine_lse {{.*}} over @ranks "dcp"
+// CHUNKS: shardq.combine_lse {{.*}} over @ranks "pcp"
 // EVERY-LABEL: func.func @tables
 // EVERY-COUNT-3: shardq.gather_gate
 // EVERY: shardq.chunk_split
 // EVERY-NOT: shardq.gather_gate
 // EVERY: call @table
+// EVERY: %[[LAST:.*]] = shardq.gather_gate
+// EVERY: scf.if %[[LAST]]
 // EVERY: shardq.gather_kv_finish
-// EVERY: shardq.sparse_mla
-// EVERY-NOT: shardq.combine_lse
-// REMARK-COUNT-3: in steps with prefill, on own keys in others{{$}}
-// REMARK: remark: attention runs on keys gathered over "kv" (4 ranks) in steps with prefill, on own keys in others; its block table, starts or lengths are not there in front of the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
-// REMARK-EVERY-COUNT-3: where they fit, on own keys elsewhere{{$}}
-// REMARK-EVERY: remark: attention runs on keys gathered over "kv" (4 ranks); its block table, starts or lengths are not there in front of the shardq.chunk_split of its rows, so keys that do not fit are an error at run time
+// REMARK-COUNT-4: in steps with prefill, on own keys in others{{$}}
+// REMARK-EVERY-COUNT-4: where they fit, on own keys elsewhere{{$}}
+// ALONE: remark: attention is left alone: its KV is sharded over axis "kv", which has the ranks of "pcp", and its block table cannot be made before rows are divided
 // TWO-LABEL: func.func @tables
 
 shardq.mesh @ranks ["pcp" = 2, "tp" = 2, "dcp" = 2 in "tp", "kv" = 4 of ["pcp", "dcp"]]

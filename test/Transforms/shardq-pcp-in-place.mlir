@@ -14,9 +14,9 @@
 // RUN: %{run} | FileCheck %s
 // REDEFINE: %{pcp} = shardq-pcp{two-calls=true remarks=false},shardq-dcp{remarks=false},shardq-slice-steps
 // RUN: %{run} | FileCheck %s
-// REDEFINE: %{pcp} = shardq-pcp{max-tokens=64 remarks=false},shardq-dcp{remarks=false},shardq-slice-steps{max-tokens=64}
+// REDEFINE: %{pcp} = shardq-pcp{remarks=false},shardq-dcp{remarks=false},shardq-slice-steps{max-tokens=64}
 // RUN: %{run} | FileCheck %s
-// REDEFINE: %{pcp} = shardq-pcp{two-calls=true max-tokens=64 remarks=false},shardq-dcp{remarks=false},shardq-slice-steps{max-tokens=64}
+// REDEFINE: %{pcp} = shardq-pcp{two-calls=true remarks=false},shardq-dcp{remarks=false},shardq-slice-steps{max-tokens=64}
 // RUN: %{run} | FileCheck %s
 
 // CHECK-LABEL: func.func @attention

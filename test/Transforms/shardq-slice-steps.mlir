@@ -283,10 +283,11 @@ func.func @restored(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> te
   return %all : tensor<?x4xf32>
 }
 
-// Chunks fit already, and have no slices.
+// Of chunks that every step gathers turns have as many rows as inboxes hold of each rank.
 // CHECK-LABEL: func @of_chunks
-// CHECK-NOT: scf.for
-// CHECK: return
+// CHECK: %[[MOST:.*]] = arith.constant 576 : index
+// CHECK: scf.for %{{.*}} step %[[MOST]]
+// CHECK: shardq.gather_rows
 func.func @of_chunks(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> tensor<?x4xf32> {
   %decodes = shardq.count_decode_rows %start : tensor<?xi32>
   %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
@@ -297,21 +298,32 @@ func.func @of_chunks(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index) -> t
   return %all : tensor<?x4xf32>
 }
 
-// Of chunks that a loop over slices has put together, too: a second run adds no loop.
+// Where steps with chunks alone gather, those that do not fit have none. So it is of rows that a loop over slices has put together, too.
 // CHECK-LABEL: func @of_looped_chunks
+// CHECK: %[[WHOLE:.*]] = arith.select
+// CHECK: shardq.chunk_split %{{.*}} decodes(%[[WHOLE]])
 // CHECK: scf.for
 // CHECK: shardq.gather_query
+// CHECK: shardq.count_chunk_rows tail %{{.*}} decodes(%[[WHOLE]])
 // CHECK-NOT: scf.for
 // CHECK: shardq.gather_rows
 // CHECK-NOT: scf.for
 // CHECK: return
 func.func @of_looped_chunks(%q: tensor<?x4x8xf32>, %start: tensor<?xi32>, %t: index) -> tensor<?x8x8xf32> {
+  %c0 = arith.constant 0 : index
   %decodes = shardq.count_decode_rows %start : tensor<?xi32>
   %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
       : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
   %own = shardq.take_rows %q[%mine] : (tensor<?x4x8xf32>, tensor<?xi32>) -> tensor<?x4x8xf32>
   %heads = shardq.gather_query(%own) over @ranks "tp" : (tensor<?x4x8xf32>) -> tensor<?x8x8xf32>
-  %all = shardq.gather_rows %heads over @ranks "pcp" : (tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  %tails = shardq.count_chunk_rows tail %start decodes(%decodes) rows(%t) over @ranks "pcp" : tensor<?xi32>
+  %open = arith.cmpi sgt, %tails, %c0 : index
+  %all = scf.if %open -> tensor<?x8x8xf32> {
+    %gathered = shardq.gather_rows %heads over @ranks "pcp" : (tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+    scf.yield %gathered : tensor<?x8x8xf32>
+  } else {
+    scf.yield %heads : tensor<?x8x8xf32>
+  }
   return %all : tensor<?x8x8xf32>
 }
 

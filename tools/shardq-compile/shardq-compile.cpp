@@ -225,8 +225,7 @@ static void describeTables(ModuleOp module, compile::HeaderOptions &header) {
 static std::string getFirstPipeline(ModuleOp module, const Flags &flags) {
   if (!flags.pipeline.empty() || !flags.shardQTokens)
     return flags.pipeline;
-  return run::getDefaultPipeline(module, flags.minTokens, flags.maxTokens,
-                                 flags.maxRequests, flags.nullBlock);
+  return run::getDefaultPipeline(module, flags.minTokens, flags.nullBlock);
 }
 
 /// The passes that lower.

@@ -33,7 +33,6 @@ OwningOpRef<ModuleOp> run::parseModule(llvm::SourceMgr &sources,
 }
 
 std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
-                                    int64_t maxTokens, int64_t maxRequests,
                                     int64_t nullBlock) {
   std::string axis = "tp";
   root->walk([&](SparseMlaOp op) {
@@ -51,9 +50,7 @@ std::string run::getDefaultPipeline(Operation *root, int64_t minTokens,
                           })
                           .wasInterrupted();
   // Chunks before both: they change nothing in a program without the axis.
-  return (llvm::Twine("builtin.module(shardq-pcp{max-tokens=") +
-          llvm::Twine(maxTokens) + " max-requests=" + llvm::Twine(maxRequests) +
-          " remarks=false}," +
+  return (llvm::Twine("builtin.module(shardq-pcp{remarks=false},") +
           (hasShardedKv ? ("shardq-dcp{null-block=" + llvm::Twine(nullBlock) +
                            " remarks=false},")
                               .str()

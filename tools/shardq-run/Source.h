@@ -17,11 +17,9 @@ OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
                                   MLIRContext &context, AsmParserState &names);
 
 /// The default rewrite as text of a pass pipeline: token sharding on the axis
-/// that the first head-sharded attention under `root` names. Exchanges are
-/// planned for steps of `maxTokens` rows and `maxRequests` requests, and
+/// that the first head-sharded attention under `root` names;
 /// `nullBlock` stands for no block in block tables.
 std::string getDefaultPipeline(Operation *root, int64_t minTokens,
-                               int64_t maxTokens, int64_t maxRequests,
                                int64_t nullBlock);
 
 } // namespace mlir::shardq::run

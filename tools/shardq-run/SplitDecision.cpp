@@ -64,46 +64,55 @@ static bool fitsGather(GatherGateOp gate, int64_t interleave, const Step &step,
   return blocks <= getPlannedBlocks(gate, ranks, options);
 }
 
-/// Whether the step is larger than one of the bounds: to its rows, or to those
-/// with a row more of each request.
-static bool isTooLarge(Value condition, const Step &step) {
-  if (auto either = condition.getDefiningOp<arith::OrIOp>())
-    return isTooLarge(either.getLhs(), step) ||
-           isTooLarge(either.getRhs(), step);
-  auto compare = condition.getDefiningOp<arith::CmpIOp>();
-  std::optional<int64_t> most =
-      compare ? getConstantIntValue(compare.getRhs()) : std::nullopt;
-  if (!most)
-    return false;
-  int64_t rows = step.getNumRows();
-  if (compare.getLhs().getDefiningOp<arith::AddIOp>())
-    rows += std::min<int64_t>(rows, step.getNumRequests());
-  return rows > *most;
-}
-
-/// Rows that are whole on every rank: those of decode requests, or where a
-/// bound has been put to the rows or the keys of chunks, all.
-static int64_t countWholeRows(Value rows, const Step &step,
-                              const CompileOptions &options) {
-  auto bound = rows.getDefiningOp<arith::SelectOp>();
-  if (!bound)
-    return step.getDecodeRows();
-  if (auto gate = bound.getCondition().getDefiningOp<GatherGateOp>()) {
-    auto blocks = gate.getCount().getDefiningOp<GatherBlocksOp>();
-    if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
-      return step.getNumRows();
-    return countWholeRows(bound.getTrueValue(), step, options);
-  }
-  if (isTooLarge(bound.getCondition(), step))
-    return step.getNumRows();
-  return countWholeRows(bound.getFalseValue(), step, options);
-}
-
 /// What says that there are chunks, where the branch is for steps with some.
 static CountChunkRowsOp getChunkGate(scf::IfOp branch) {
   auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
   return compare ? compare.getLhs().getDefiningOp<CountChunkRowsOp>()
                  : CountChunkRowsOp();
+}
+
+/// Whether ranks exchange rows of chunks only where there are any.
+static bool areChunksGated(ModuleOp module) {
+  return module
+      .walk([](scf::IfOp branch) {
+        return getChunkGate(branch) ? WalkResult::interrupt()
+                                    : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Whether --shardq-slice-steps will leave the step without chunks.
+static bool isTooLarge(const Step &step, const CompileOptions &options) {
+  int64_t rows = step.getNumRows();
+  return rows > options.maxTokens ||
+         rows + std::min<int64_t>(rows, step.getNumRequests()) >
+             options.maxTokens + 2 * options.maxRequests;
+}
+
+/// Whether chunks begin behind so many rows, or where keys do not fit, behind
+/// all.
+static bool areBeforeChunks(Value rows) {
+  return llvm::any_of(rows.getUsers(), [](Operation *user) {
+    return isa<ChunkSplitOp>(user) ||
+           (isa<arith::SelectOp>(user) && areBeforeChunks(user->getResult(0)));
+  });
+}
+
+/// Rows that are whole on every rank: those of decode requests, or where the
+/// rows or the keys of chunks do not fit, all.
+static int64_t countWholeRows(Value rows, const Step &step,
+                              const CompileOptions &options) {
+  if (isTooLarge(step, options) && areBeforeChunks(rows) &&
+      areChunksGated(rows.getParentRegion()->getParentOfType<ModuleOp>()))
+    return step.getNumRows();
+  auto bound = rows.getDefiningOp<arith::SelectOp>();
+  auto gate = bound ? bound.getCondition().getDefiningOp<GatherGateOp>()
+                    : GatherGateOp();
+  auto blocks =
+      gate ? gate.getCount().getDefiningOp<GatherBlocksOp>() : GatherBlocksOp();
+  if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
+    return step.getNumRows();
+  return step.getDecodeRows();
 }
 
 /// Whether steps without prefill are none for the gate.
@@ -184,16 +193,6 @@ static void decideChunks(ChunkSplitOp split, const Step &step,
     for (int32_t row : tail)
       calls[1].push_back(rows[decodes + row]);
   }
-}
-
-/// Whether ranks exchange rows of chunks only where there are any.
-static bool areChunksGated(ModuleOp module) {
-  return module
-      .walk([](scf::IfOp branch) {
-        return getChunkGate(branch) ? WalkResult::interrupt()
-                                    : WalkResult::advance();
-      })
-      .wasInterrupted();
 }
 
 static std::string describeChunks(ModuleOp module, const Step &step,

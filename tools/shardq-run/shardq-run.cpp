@@ -472,8 +472,7 @@ static VerifyOptions makeOptions(ModuleOp module, const Signature &signature,
   options.pipeline = flags.pipeline;
   if (flags.shardQTokens || (flags.verify && flags.pipeline.empty()))
     options.pipeline =
-        getDefaultPipeline(module, flags.minTokens, options.compile.maxTokens,
-                           options.compile.maxRequests, flags.nullBlock);
+        getDefaultPipeline(module, flags.minTokens, flags.nullBlock);
   if (!flags.maxKvTokens)
     for (const auto &[turn, cut] : llvm::zip_equal(turns, shards))
       options.tableTokens =

@@ -165,24 +165,8 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Decode requests are on every rank, so a step of nothing else needs no exchange: `%has_prefill` is whether tails have
     rows (`count_chunk_rows`), the same on all ranks. With `gate=false` every step gathers.
 
-    A step of more than `max-tokens` rows would not fit the inboxes, nor would one whose rows are more than
-    `max-tokens + 2*max-requests` together with a row more for each request. All of its rows are then taken for those of decode requests:
-    each rank runs them all, as without the pass, and nothing is gathered.
-
-    ```mlir
-    %more = arith.cmpi sgt, %rows, %c8192 : index
-    %some = arith.minsi %rows, %requests : index
-    %padded = arith.addi %rows, %some : index
-    %too_many = arith.cmpi sgt, %padded, %c8704 : index
-    %not_fit = arith.ori %more, %too_many : i1
-    %whole = arith.select %not_fit, %rows, %decodes : index
-    %mine, %restore = shardq.chunk_split %query_start decodes(%whole) rows(%rows) over @ranks "pcp"
-    ```
-
-    `max-tokens` and `max-requests` are those of `--shardq-plan-workspace`, which the tools hand in; whoever runs this pass alone, in
-    front of a pipeline with numbers of its own, gives them to both. Without them the remark of each attention says what that
-    means. Where the types say how many rows and requests a step has, those that fit need no choice,
-    and an attention of more is left alone.
+    Steps of more rows than inboxes hold have no chunks, which `--shardq-slice-steps` sees to, in the pipelines: each rank runs all of their
+    rows, as without the pass, and nothing is gathered. Without the gate they are gathered in turns.
 
     Padded rows have request -1 and visible length 0. With `two-calls` the heads (with the decode requests) and the
     tails run in calls of their own, with the key lengths of `chunk_lengths`: for kernels that take a length for each
@@ -193,7 +177,9 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     written as they were.
 
     The step's description is the `expand_rows` that the op's `rows` or the producers of its slots refer to. Heads, and
-    KV for `--shardq-dcp` behind this pass, may be sharded over other axes. (Behind `--shardq-dcp` this pass is right too, but each rank has
+    KV for `--shardq-dcp` behind this pass, may be sharded over other axes. KV may be sharded over an axis that joins this one with others,
+    too; keys that do not fit have no chunks then, so the attention is left alone where its block table cannot be made before rows are divided: where
+    it comes from what has regions or effects, as a call or a loop, behind the `expand_rows`. (Behind `--shardq-dcp` this pass is right too, but each rank has
     chosen positions of all rows then, and sent queries of all.) An attention that cannot be
     rewritten stays as it is; with `remarks` the reason is said at the op. A mesh without the axis, or with one rank
     along it, changes nothing, nor does a second run.
@@ -203,10 +189,6 @@ def ShardQPcp : Pass<"shardq-pcp", "::mlir::ModuleOp"> {
     Option<"twoCalls", "two-calls", "bool", "false",
            "Attend head and tail chunks in two calls, by key lengths">,
     Option<"gate", "gate", "bool", "true", "Exchange nothing in steps without prefill">,
-    Option<"maxTokens", "max-tokens", "int64_t", "0",
-           "Rows of the largest step that inboxes hold; 0: steps of any size are exchanged">,
-    Option<"maxRequests", "max-requests", "int64_t", "0",
-           "Requests of the largest step that inboxes hold, where max-tokens is given; 0: of any number">,
     Option<"remarks", "remarks", "bool", "true",
            "Say which attentions were rewritten, and why others were not">
   ];
@@ -307,15 +289,34 @@ def ShardQSliceSteps : Pass<"shardq-slice-steps", "::mlir::ModuleOp"> {
     All ranks have the same rows, so all take the same branch and as many turns. A row's result does not
     depend on which slice it is in. A `gather_query`, `gather_rows`, `combine_lse` or `reduce_heads` on its own is sliced by itself;
     of `gather_rows` without `token_shards` inboxes hold `max-tokens + 2*max-requests` rows of each rank, and each turn's go to their
-    places among those of their rank. In such a loop nothing acknowledges a gather, so its inbox has two generations. Gathers of
-    chunks of requests stay as they are: `--shardq-pcp` keeps them within the inboxes. One whose rows
+    places among those of their rank. In such a loop nothing acknowledges a gather, so its inbox has two generations. One whose rows
     are known to fit is left alone, as is one whose rows differ between ranks, with a remark: no rank could tell the turns
     of the others.
+
+    Gathers of chunks of requests under the gate of `--shardq-pcp` have no turns. A step of more than `max-tokens` rows, or whose rows
+    are more than `max-tokens + 2*max-requests` together with a row more for each request, has no chunks instead: all of its rows
+    are taken for those of decode requests, by whatever divides the step, so the gate is closed.
+
+    ```mlir
+    %more = arith.cmpi sgt, %rows, %c8192 : index
+    %some = arith.minsi %rows, %requests : index
+    %padded = arith.addi %rows, %some : index
+    %too_many = arith.cmpi sgt, %padded, %c8704 : index
+    %not_fit = arith.ori %more, %too_many : i1
+    %whole = arith.select %not_fit, %rows, %decodes : index
+    %mine, %restore = shardq.chunk_split %query_start decodes(%whole) rows(%rows) over @ranks "pcp"
+    ```
+
+    Numbers that are known to fit are not compared. Where something takes the same number for another step, or
+    in front of what the comparison needs, the gathers have turns.
 
     Where ranks have shards of the rows (`gather_rows` with `token_shards`, `combine_lse` with `scatter_tokens`) a slice is
     of each rank's, `max-tokens` of all together: a turn gathers them, with the positions that nothing else reads, and scatters
     them back. What has the rows of all ranks and is not made in the turn is taken from each rank's part of it. A merge that scatters
     rows which were not gathered for it alone takes the rows of a slice from those of each rank. A second run changes nothing.
+
+    An `exchange` and a `gather_kv_start` have no turns, since what is in them depends on more than rows: `split_gate` and `gather_gate`
+    keep steps from them that do not fit. Of one that stands under no such gate a remark says that.
 
     What has another number of rows than the first operand that is sliced is an error of the runtime, as in a step that fits
     (`expect`), and no turn reads beyond its end. What is left alone with more rows than inboxes hold is `SHARDQ_CAPACITY` in
