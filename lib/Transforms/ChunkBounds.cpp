@@ -22,6 +22,17 @@
 using namespace mlir;
 using namespace mlir::shardq;
 
+bool shardq::takesWholeRows(Operation *op, Value wholeRows) {
+  if (auto count = dyn_cast<CountChunkRowsOp>(op))
+    return count.getDecodes() == wholeRows;
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return split.getDecodes() == wholeRows;
+  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
+    return lengths.getDecodes() == wholeRows;
+  auto slots = dyn_cast<ChunkSlotsOp>(op);
+  return slots && slots.getDecodes() == wholeRows;
+}
+
 //===----------------------------------------------------------------------===//
 // Gathers of chunks
 //===----------------------------------------------------------------------===//
@@ -36,8 +47,8 @@ static ChunkSplitOp findChunks(Value rows,
   // What is back in order has all rows of the step.
   if (isa<TakeRowsOp>(op))
     return getRestored(rows) ? ChunkSplitOp() : getChunkSplit(rows);
-  // These have the rows of all ranks.
-  if (isa<GatherRowsOp, ExchangeOp>(op))
+  // These have the rows of all ranks, or those of a cache.
+  if (isa<GatherRowsOp, ExchangeOp, WriteRowsOp>(op))
     return {};
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     unsigned number = cast<OpResult>(rows).getResultNumber();
@@ -62,15 +73,22 @@ static ChunkSplitOp findChunks(Value rows,
   return {};
 }
 
-/// Whether the branch is for steps with chunks that have so many whole rows.
-static bool asksForChunks(scf::IfOp branch, Value wholeRows) {
+/// Whether the op is given the step of the split, and as many whole rows.
+template <typename OpTy> static bool isOfSameStep(OpTy op, ChunkSplitOp split) {
+  return op.getQueryStart() == split.getQueryStart() &&
+         op.getDecodes() == split.getDecodes() &&
+         op.getRows() == split.getRows();
+}
+
+/// Whether the branch is for steps that the split has chunks of.
+static bool asksForChunks(scf::IfOp branch, ChunkSplitOp split) {
   auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
   if (!compare || compare.getPredicate() != arith::CmpIPredicate::sgt ||
       !isConstantIntValue(compare.getRhs(), 0))
     return false;
   auto count = compare.getLhs().getDefiningOp<CountChunkRowsOp>();
   return count && count.getPart() == ChunkPart::Tail &&
-         count.getDecodes() == wholeRows;
+         isOfSameStep(count, split);
 }
 
 /// The split whose chunks are gathered, in steps that have some alone; null for
@@ -85,7 +103,7 @@ static ChunkSplitOp getGatedSplit(GatherRowsOp gather) {
   Operation *op = gather;
   while (auto branch = op->getParentOfType<scf::IfOp>()) {
     if (branch.getThenRegion().isAncestor(op->getParentRegion()) &&
-        asksForChunks(branch, split.getDecodes()))
+        asksForChunks(branch, split))
       return split;
     op = branch;
   }
@@ -214,17 +232,6 @@ static Value createIsTooLarge(OpBuilder &b, Location loc, ChunkSplitOp split,
   return arith::OrIOp::create(b, loc, isTooLarge, hasMore);
 }
 
-bool shardq::takesWholeRows(Operation *op, Value wholeRows) {
-  if (auto count = dyn_cast<CountChunkRowsOp>(op))
-    return count.getDecodes() == wholeRows;
-  if (auto split = dyn_cast<ChunkSplitOp>(op))
-    return split.getDecodes() == wholeRows;
-  if (auto lengths = dyn_cast<ChunkLengthsOp>(op))
-    return lengths.getDecodes() == wholeRows;
-  auto slots = dyn_cast<ChunkSlotsOp>(op);
-  return slots && slots.getDecodes() == wholeRows;
-}
-
 /// Of what the split is given, what is there last.
 static Value getLatestOperand(ChunkSplitOp split, DominanceInfo &dominance) {
   Value latest = split.getDecodes();
@@ -238,15 +245,14 @@ static Value getLatestOperand(ChunkSplitOp split, DominanceInfo &dominance) {
   return latest;
 }
 
-/// Whether the op divides the step of the split, which has so many whole rows.
+/// Whether the op divides the step of the split.
 static bool divides(Operation *op, ChunkSplitOp split) {
-  Value starts = split.getQueryStart(), rows = split.getRows();
   return TypeSwitch<Operation *, bool>(op)
-      .Case<CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp>([&](auto other) {
-        return other.getQueryStart() == starts && other.getRows() == rows;
+      .Case<CountChunkRowsOp, ChunkSplitOp, ChunkLengthsOp>(
+          [&](auto other) { return isOfSameStep(other, split); })
+      .Case<ChunkSlotsOp>([&](auto slots) {
+        return slots.getQueryStart() == split.getQueryStart();
       })
-      .Case<ChunkSlotsOp>(
-          [&](auto slots) { return slots.getQueryStart() == starts; })
       .Default(false);
 }
 
