@@ -36,7 +36,7 @@
 #include "shardq/IR/OperandNames.h"
 #include "shardq/IR/ShardQ.h"
 #include "shardq/Transforms/Passes.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace mlir::shardq {
 #define GEN_PASS_DEF_SHARDQSLICESTEPS
@@ -570,16 +570,14 @@ bool Slicer::canSlice(const Chain &chain, const RankDependence &dependence) {
 
 /// Whether a gate is among what the value comes from.
 static bool comesFromGate(Value value) {
-  llvm::SetVector<Operation *> found;
-  auto add = [&](Value from) {
-    if (Operation *op = from.getDefiningOp())
-      found.insert(op);
-  };
-  add(value);
-  for (unsigned i = 0; i < found.size(); ++i) {
-    if (isa<SplitGateOp, GatherGateOp>(found[i]))
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  SmallVector<Value> rest{value};
+  while (!rest.empty()) {
+    Operation *op = rest.pop_back_val().getDefiningOp();
+    if (isa_and_present<SplitGateOp, GatherGateOp>(op))
       return true;
-    llvm::for_each(found[i]->getOperands(), add);
+    if (op && seen.insert(op).second)
+      llvm::append_range(rest, op->getOperands());
   }
   return false;
 }
