@@ -5,6 +5,12 @@
 # up in what is precompiled: no two checkouts would share objects in a ccache. Here
 # nothing is named but what is installed, so the file is the same in all of them.
 
+# Flags of several configurations at once are not the same.
+get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(is_multi_config)
+  set(SHARDQ_PRECOMPILED_HEADERS OFF)
+endif()
+
 # shardq_precompile(headers...): with the flags of shardq_compiler_flags; the last
 # header is the one that the compiler is called on.
 function(shardq_precompile)
