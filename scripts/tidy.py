@@ -3,6 +3,8 @@
 
 A source that was clean is not looked at again until its text, a header of this
 project that it includes, its flags or .clang-tidy change; BUILD/tidy remembers.
+
+Sources are parsed without precompiled headers: one that lacks an include is an error.
 """
 
 import concurrent.futures
@@ -43,6 +45,8 @@ def key(command):
     output = re.search(r" -o (\S+)", command["command"]).group(1)
     for file in sorted(dependencies.get(output, [command["file"]])):
         path = build / file
+        if path.suffix == ".pch":
+            continue
         if path.is_relative_to(source) or path.is_relative_to(build):
             text.update(f"{path} {digest(path)}".encode())
     return text.hexdigest()
@@ -50,7 +54,7 @@ def key(command):
 
 def check(command):
     result = subprocess.run(
-        ["clang-tidy-22", "--quiet", "-p", build, command["file"]],
+        ["clang-tidy-22", "--quiet", "-p", clean, command["file"]],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if result.returncode == 0:
         (clean / command["key"]).touch()
@@ -59,6 +63,9 @@ def check(command):
 
 
 commands = json.loads((build / "compile_commands.json").read_text())
+for command in commands:
+    command["command"] = re.sub(r" -include-pch \S+", "", command["command"])
+(clean / "compile_commands.json").write_text(json.dumps(commands))
 work = []
 for command in commands:
     command["key"] = key(command)

@@ -2,6 +2,10 @@
 #
 # With SHARDQ_ROUNDTRIP=1 in the environment, every shardq-opt of a RUN line first
 # writes what it read as text and as bytecode, reads both back and compares.
+#
+# Most of what shardq-run does with a small program is LLVM's optimizer. Programs of
+# RUN lines do without, but for those that say --optimize=3, and of Integration's
+# scripts one in three cases has it; SHARDQ_OPTIMIZE=3 gives it to all that do not say.
 
 import os
 import shutil
@@ -45,6 +49,11 @@ config.substitutions += [
     ("%cxx", config.cxx),
     ("%cc", config.cc),
 ]
+optimize = os.environ.get("SHARDQ_OPTIMIZE")
+if optimize:
+    config.environment["SHARDQ_OPTIMIZE"] = optimize
+llvm_config.add_tool_substitutions(
+    [ToolSubst("shardq-run", extra_args=[f"--optimize={optimize or 0}"])], [tools_dir])
 if os.environ.get("SHARDQ_ROUNDTRIP") == "1":
     llvm_config.add_tool_substitutions(
         [ToolSubst("shardq-opt", extra_args=["--verify-roundtrip"])], [tools_dir])

@@ -27,13 +27,16 @@ separate_arguments(SHARDQ_LLVM_DEFINITIONS NATIVE_COMMAND ${LLVM_DEFINITIONS})
 add_library(shardq_compiler_flags INTERFACE)
 target_compile_definitions(shardq_compiler_flags INTERFACE ${SHARDQ_LLVM_DEFINITIONS})
 target_compile_options(shardq_compiler_flags INTERFACE
-  -fno-rtti -fno-exceptions -fvisibility-inlines-hidden
+  # Of executables too: they share precompiled headers with libraries.
+  -fPIC -fno-rtti -fno-exceptions -fvisibility-inlines-hidden
   -Wall -Wextra -Wno-unused-parameter $<$<BOOL:${SHARDQ_WERROR}>:-Werror>)
 
 include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 include_directories(${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                     ${PROJECT_SOURCE_DIR}/runtime/include)
 link_directories(${LLVM_BUILD_LIBRARY_DIR})
+
+include(ShardQPrecompiled)
 
 # Gives a target those flags. What is exported cannot link the interface library,
 # which has no meaning outside of this build.
@@ -42,6 +45,7 @@ function(shardq_set_compiler_flags target)
     $<TARGET_PROPERTY:shardq_compiler_flags,INTERFACE_COMPILE_DEFINITIONS>)
   target_compile_options(${target} PRIVATE
     $<TARGET_PROPERTY:shardq_compiler_flags,INTERFACE_COMPILE_OPTIONS>)
+  shardq_use_precompiled(${target})
 endfunction()
 
 # shardq_add_library(name sources... DEPENDS ... LINK_LIBS ...)
@@ -71,6 +75,7 @@ function(shardq_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE shardq_compiler_flags ${ARG_LINK_LIBS} MLIR LLVM)
+  shardq_use_precompiled(${name})
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   shardq_require_built(${name} tools)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)

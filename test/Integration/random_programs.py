@@ -218,7 +218,9 @@ def run(seed, runner, directory, options):
     with open(step_file, "w") as file:
         json.dump(step, file)
     command = [runner, module, f"--ranks={program.ranks * program.pcp}", f"--step={step_file}",
-               "--verify", f"--seed={seed}", "--timeout=60"]
+               "--verify", f"--seed={seed}", "--timeout=60",
+               # LLVM's optimizer takes most of the time, and every third program is enough for it.
+               f"--optimize={os.environ.get('SHARDQ_OPTIMIZE') or (0 if seed % 3 else 3)}"]
     if options.pcp:
         calls = str(program.two_calls).lower()
         command.append(f"--pipeline=shardq-pcp{{two-calls={calls} remarks=false}},"

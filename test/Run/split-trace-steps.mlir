@@ -1,7 +1,7 @@
 // All trace steps are split over 8 ranks and open the gate at their full size:
 // the split and the gate alone, which is quick.
 
-// RUN: %python %S/Inputs/trace_steps.py shardq-run %s %shardq_src/examples/steps %t
+// RUN: %python %S/Inputs/trace_steps.py %shardq_bin/bin/shardq-run %s %shardq_src/examples/steps %t
 
 shardq.mesh @ranks ["tp" = 8]
 func.func @split(%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %rows: index)

@@ -174,14 +174,16 @@ Program::compile(ModuleOp module, StringRef entry,
   auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();
-  builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
+  auto level = static_cast<llvm::CodeGenOptLevel>(options.optimize);
+  builder->setCodeGenOptLevel(level);
   auto machine = builder->createTargetMachine();
   if (!machine)
     return machine.takeError();
-  auto optimize = makeOptimizingTransformer(3, 0, machine->get());
+  auto optimize =
+      makeOptimizingTransformer(options.optimize, 0, machine->get());
   ExecutionEngineOptions engineOptions;
   engineOptions.transformer = optimize;
-  engineOptions.jitCodeGenOptLevel = llvm::CodeGenOptLevel::Aggressive;
+  engineOptions.jitCodeGenOptLevel = level;
   engineOptions.enableGDBNotificationListener = false;
   engineOptions.enablePerfNotificationListener = false;
   auto engineMachine = builder->createTargetMachine();

@@ -23,6 +23,8 @@ struct CompileOptions {
   int64_t maxRequests = 0;
   int64_t maxKvTokens = 0;
   int64_t slots = 1;
+  /// Level of LLVM's optimizer and code generator for the CPU, up to 3.
+  unsigned optimize = 3;
 };
 
 /// Runs a pass pipeline given as text. Passes report at their ops.

@@ -120,6 +120,9 @@ struct Flags {
   cl::opt<int64_t> repeat{
       "repeat", cl::value_desc("M"), cl::init(1), cl::cat(category),
       cl::desc("Run M times, one slot after the other; results must be equal")};
+  cl::opt<unsigned> optimize{
+      "optimize", cl::value_desc("LEVEL"), cl::init(3), cl::cat(category),
+      cl::desc("Of code for the CPU, 0 (compiled fast) to 3 (default)")};
   cl::opt<Target> target{
       "target", cl::cat(category), cl::init(Target::CPU),
       cl::desc("Where ranks run"),
@@ -334,6 +337,9 @@ static llvm::Error checkFlags(const Flags &flags) {
         {"repeat", flags.repeat}})
     if (value < 1)
       return makeError("--" + llvm::Twine(name) + " must be positive");
+  if (flags.optimize > 3)
+    return makeError("--optimize=" + llvm::Twine(unsigned(flags.optimize)) +
+                     ", expected 0 to 3");
   if (flags.slots > 64)
     return makeError("--slots must be at most 64");
   if (!(flags.timeout > 0))
@@ -437,6 +443,7 @@ static CompileOptions makeCompileOptions(const Step &step, const Flags &flags) {
           : std::clamp<int64_t>(step.getNumKvTokens(), 1,
                                 std::numeric_limits<int32_t>::max());
   options.slots = flags.slots;
+  options.optimize = flags.optimize;
   options.target = flags.target;
   options.arch = flags.arch;
   options.overlap = flags.overlap;

@@ -13,7 +13,7 @@ from context_failures import chunks, decode, gate, shards
 import indexer
 import sparse_mla
 import splits
-from harness import Directory, expect, main, round_to, run, widen
+from harness import Directory, expect, main, optimize, round_to, run, widen
 
 RANKS = (1, 2, 3, 4, 8)
 OPEN = "open"
@@ -36,7 +36,7 @@ def verify(ranks, batch, gate, *options, **program):
             json.dump(batch, file)
         done = subprocess.run(
             ["shardq-run", paths["m.mlir"], f"--ranks={ranks}", f"--step={paths['step.json']}",
-             "--verify", f"--report={paths['report.json']}", *options],
+             "--verify", f"--report={paths['report.json']}", optimize(), *options],
             capture_output=True, text=True)
         what = f"{ranks} ranks, {batch}, {options}, {program}"
         expect(done.returncode == 0, f"{what}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -243,7 +243,7 @@ def stop_ranks(ranks, text, batch, *options):
             stream.write(text)
         with open(file, "w") as stream:
             json.dump(batch, stream)
-        command = ["shardq-run", module, f"--step={file}", *options, "--slots=2"]
+        command = ["shardq-run", module, f"--step={file}", *options, "--slots=2", optimize()]
         # How long a run takes is the machine's affair: one that was over before two
         # ranks could be stopped is made longer.
         for repeat in (400, 1600, 6400, 25600):
