@@ -8,9 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ChunkBounds.h"
-#include "IndexProducers.h"
 #include "Rows.h"
-#include "SliceChains.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -37,47 +35,81 @@ bool shardq::takesWholeRows(Operation *op, Value wholeRows) {
 // Gathers of chunks
 //===----------------------------------------------------------------------===//
 
-/// The split whose chunks the rows are of, in whatever way they were computed;
-/// null where they are others.
-static ChunkSplitOp findChunks(Value rows,
-                               llvm::SmallPtrSetImpl<Operation *> &seen) {
-  Operation *op = rows.getDefiningOp();
-  if (!op || !seen.insert(op).second)
-    return {};
-  // What is back in order has all rows of the step.
-  if (isa<TakeRowsOp>(op))
-    return getRestored(rows) ? ChunkSplitOp() : getChunkSplit(rows);
-  // These have the rows of all ranks, or those of a cache.
-  if (isa<GatherRowsOp, ExchangeOp, WriteRowsOp>(op))
-    return {};
-  if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    unsigned number = cast<OpResult>(rows).getResultNumber();
-    llvm::SmallPtrSet<Operation *, 8> ofOther(seen.begin(), seen.end());
-    ChunkSplitOp open =
-        findChunks(branch.thenYield()->getOperand(number), seen);
-    bool isSame =
-        open &&
-        open == findChunks(branch.elseYield()->getOperand(number), ofOther);
-    return isSame ? open : ChunkSplitOp();
-  }
-  // Those that a loop over slices has put together.
-  if (auto loop = dyn_cast<scf::ForOp>(op))
-    return findChunks(
-        loop.getYieldedValues()[cast<OpResult>(rows).getResultNumber()], seen);
-  auto rowWise = dyn_cast<RowWiseOpInterface>(op);
-  for (OpOperand &operand : op->getOpOperands())
-    if (isa<RankedTensorType>(operand.get().getType()) &&
-        (!rowWise || rowWise.isRowOperand(operand)))
-      if (ChunkSplitOp split = findChunks(operand.get(), seen))
-        return split;
-  return {};
-}
-
 /// Whether the op is given the step of the split, and as many whole rows.
 template <typename OpTy> static bool isOfSameStep(OpTy op, ChunkSplitOp split) {
   return op.getQueryStart() == split.getQueryStart() &&
          op.getDecodes() == split.getDecodes() &&
          op.getRows() == split.getRows();
+}
+
+/// What counts rows of chunks, where that is what the number of rows is.
+static CountChunkRowsOp getCount(OpFoldResult rows) {
+  auto value = dyn_cast<Value>(rows);
+  auto dim = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  if (dim && dim.getConstantIndex() == 0)
+    value = dyn_cast<Value>(getRowCount(dim.getSource()));
+  return value ? value.getDefiningOp<CountChunkRowsOp>() : CountChunkRowsOp();
+}
+
+/// The split into the chunks that are counted.
+static ChunkSplitOp getSplit(CountChunkRowsOp count) {
+  for (Operation *user : count.getDecodes().getUsers())
+    if (auto split = dyn_cast<ChunkSplitOp>(user);
+        split && isOfSameStep(count, split))
+      return split;
+  return {};
+}
+
+static ChunkSplitOp findChunks(OpFoldResult rows);
+
+/// Of what has the rows of the op's result.
+static ChunkSplitOp findChunksOf(OpResult result) {
+  unsigned number = result.getResultNumber();
+  Operation *op = result.getOwner();
+  // What is back in order has all rows of the step.
+  if (auto split = dyn_cast<ChunkSplitOp>(op))
+    return number == 0 ? split : ChunkSplitOp();
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    auto find = [&](scf::YieldOp yield) {
+      return findChunks(getRowCount(yield->getOperand(number)));
+    };
+    ChunkSplitOp open = find(branch.thenYield());
+    return open == find(branch.elseYield()) ? open : ChunkSplitOp();
+  }
+  // A loop over slices puts together as many as it is given room for.
+  if (auto loop = dyn_cast<scf::ForOp>(op)) {
+    bool isFilled = getRowCount(loop.getYieldedValues()[number]) ==
+                    OpFoldResult(loop.getRegionIterArg(number));
+    return isFilled ? findChunks(getRowCount(loop.getInitArgs()[number]))
+                    : ChunkSplitOp();
+  }
+  auto merge = dyn_cast<CombineLseOp>(op);
+  bool keepsRows = isa<GatherQueryOp, ReduceHeadsOp>(op) ||
+                   (merge && !merge.getScatterTokens());
+  return keepsRows ? findChunks(getRowCount(op->getOperand(0)))
+                   : ChunkSplitOp();
+}
+
+/// The split of whose chunks there are so many rows in this rank, or fewer;
+/// null where that does not follow from what made them.
+static ChunkSplitOp findChunks(OpFoldResult rows) {
+  auto value = dyn_cast<Value>(rows);
+  auto result = dyn_cast_if_present<OpResult>(value);
+  if (!result)
+    return {};
+  if (isa<RankedTensorType>(value.getType()))
+    return findChunksOf(result);
+  if (CountChunkRowsOp count = getCount(rows))
+    return getSplit(count);
+  // Both calls, of heads and of tails.
+  auto sum = value.getDefiningOp<arith::AddIOp>();
+  CountChunkRowsOp one = sum ? getCount(sum.getLhs()) : CountChunkRowsOp();
+  CountChunkRowsOp other = sum ? getCount(sum.getRhs()) : CountChunkRowsOp();
+  bool areParts = one && other && one.getPart() != ChunkPart::All &&
+                  other.getPart() != ChunkPart::All &&
+                  one.getPart() != other.getPart();
+  ChunkSplitOp split = areParts ? getSplit(one) : ChunkSplitOp();
+  return split && isOfSameStep(other, split) ? split : ChunkSplitOp();
 }
 
 /// Whether the branch is for steps that the split has chunks of.
@@ -96,8 +128,7 @@ static bool asksForChunks(scf::IfOp branch, ChunkSplitOp split) {
 static ChunkSplitOp getGatedSplit(GatherRowsOp gather) {
   if (gather.isOnBuffers() || gather.getTokenShards())
     return {};
-  llvm::SmallPtrSet<Operation *, 8> seen;
-  ChunkSplitOp split = findChunks(gather->getOperand(0), seen);
+  ChunkSplitOp split = findChunks(getRowCount(gather->getOperand(0)));
   if (!split)
     return {};
   Operation *op = gather;
@@ -126,14 +157,19 @@ template <typename OpTy> static Value getOtherOperand(Value result, Value one) {
 
 /// Whether the number is that of the step's requests: there is a start more.
 static bool isOfRequests(Value number, ChunkSplitOp split) {
+  OpFoldResult starts = getRowCount(split.getQueryStart());
+  if (std::optional<int64_t> constant = getConstantIntValue(starts))
+    return isConstantIntValue(number, *constant - 1);
   // The second form is the first one's when it is canonical.
   auto less = number.getDefiningOp<arith::SubIOp>();
   auto sum = number.getDefiningOp<arith::AddIOp>();
-  Value starts = less && isConstantIntValue(less.getRhs(), 1)  ? less.getLhs()
-                 : sum && isConstantIntValue(sum.getRhs(), -1) ? sum.getLhs()
-                                                               : Value();
-  auto dim = starts ? starts.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
-  return dim && dim.getSource() == split.getQueryStart();
+  Value from = less && isConstantIntValue(less.getRhs(), 1)  ? less.getLhs()
+               : sum && isConstantIntValue(sum.getRhs(), -1) ? sum.getLhs()
+                                                             : Value();
+  auto dim = from ? from.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  if (dim && dim.getConstantIndex() == 0)
+    return getRowCount(dim.getSource()) == starts;
+  return from && OpFoldResult(from) == starts;
 }
 
 /// Whether the number is the rows and one more of each request that has some,
@@ -147,10 +183,13 @@ static bool isOfPaddedRows(Value number, ChunkSplitOp split) {
 }
 
 static Value createPaddedRows(OpBuilder &b, Location loc, ChunkSplitOp split) {
-  Value rows = split.getRows();
-  Value starts = tensor::DimOp::create(b, loc, split.getQueryStart(), 0);
-  Value requests = arith::SubIOp::create(
-      b, loc, starts, arith::ConstantIndexOp::create(b, loc, 1));
+  Value rows = split.getRows(), starts = split.getQueryStart(), requests;
+  if (std::optional<int64_t> known = getConstantIntValue(getRowCount(starts)))
+    requests = arith::ConstantIndexOp::create(b, loc, *known - 1);
+  else
+    requests =
+        arith::SubIOp::create(b, loc, tensor::DimOp::create(b, loc, starts, 0),
+                              arith::ConstantIndexOp::create(b, loc, 1));
   Value padding = arith::MinSIOp::create(b, loc, rows, requests);
   return arith::AddIOp::create(b, loc, rows, padding);
 }
@@ -189,13 +228,13 @@ static KnownBounds getKnownBounds(ChunkSplitOp split,
   if (split.getDecodes() == split.getRows())
     return {true, true}; // there are no chunks
   int64_t padded = getMostChunkRows(bounds.tokens, bounds.requests);
-  auto starts = cast<ShapedType>(split.getQueryStart().getType());
   if (std::optional<int64_t> rows = getConstantIntValue(split.getRows()))
     known.rows = *rows <= bounds.tokens;
   int64_t rows = getConstantIntValue(split.getRows()).value_or(bounds.tokens);
   int64_t requests = rows;
-  if (!starts.isDynamicDim(0))
-    requests = std::min(requests, starts.getDimSize(0) - 1);
+  if (std::optional<int64_t> starts =
+          getConstantIntValue(getRowCount(split.getQueryStart())))
+    requests = std::min(requests, *starts - 1);
   known.paddedRows = rows + requests <= padded;
   for (Value whole = split.getDecodes();
        auto chosen = whole.getDefiningOp<arith::SelectOp>();) {

@@ -81,3 +81,28 @@ func.func @cache(%a: tensor<?x4xf32>, %cache: tensor<?x4xf32>, %at: tensor<?xi32
   }
   return %all : tensor<?x4xf32>
 }
+
+// -----
+
+// More rows than those of the chunks.
+// CHECK-LABEL: func.func @more
+// CHECK: scf.if
+// CHECK: scf.for
+// CHECK: shardq.gather_rows
+shardq.mesh @ranks ["pcp" = 2]
+func.func @more(%a: tensor<?x4xf32>, %start: tensor<?xi32>, %t: index, %decodes: index) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %mine, %restore = shardq.chunk_split %start decodes(%decodes) rows(%t) over @ranks "pcp"
+      : (tensor<?xi32>, index, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %own = shardq.take_rows %a[%mine] : (tensor<?x4xf32>, tensor<?xi32>) -> tensor<?x4xf32>
+  %twice = tensor.concat dim(0) %own, %own : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+  %tails = shardq.count_chunk_rows tail %start decodes(%decodes) rows(%t) over @ranks "pcp" : tensor<?xi32>
+  %open = arith.cmpi sgt, %tails, %c0 : index
+  %all = scf.if %open -> tensor<?x4xf32> {
+    %gathered = shardq.gather_rows %twice over @ranks "pcp" : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    scf.yield %gathered : tensor<?x4xf32>
+  } else {
+    scf.yield %twice : tensor<?x4xf32>
+  }
+  return %all : tensor<?x4xf32>
+}

@@ -141,3 +141,40 @@ func.func @requests(%q: tensor<60x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tens
       : (tensor<60x4x8xbf16>, tensor<?x8xbf16>, tensor<60x16xi32>, tensor<60xi32>) -> tensor<60x4x8xbf16>
   return %out : tensor<60x4x8xbf16>
 }
+
+// -----
+
+// Starts that are some of others: the number of requests is what a second run finds it to be.
+// CHECK-LABEL: func.func @made
+// CHECK: arith.select
+// TWO-LABEL: func.func @made
+// MANY-LABEL: func.func @made
+// EVERY-LABEL: func.func @made
+shardq.mesh @ranks ["pcp" = 2]
+func.func @made(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16xi32>, %starts: tensor<?xi32>, %lens: tensor<?xi32>,
+                %rows: index, %n: index) -> tensor<?x4x8xbf16> {
+  %start = tensor.extract_slice %starts[0] [%n] [1] : tensor<?xi32> to tensor<?xi32>
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %out : tensor<?x4x8xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @cast
+// CHECK: arith.select
+// TWO-LABEL: func.func @cast
+// MANY-LABEL: func.func @cast
+// EVERY-LABEL: func.func @cast
+shardq.mesh @ranks ["pcp" = 2]
+func.func @cast(%q: tensor<?x4x8xbf16>, %kv: tensor<?x8xbf16>, %slots: tensor<?x16xi32>, %starts: tensor<31xi32>, %lens: tensor<?xi32>,
+                %rows: index) -> tensor<?x4x8xbf16> {
+  %start = tensor.cast %starts : tensor<31xi32> to tensor<?xi32>
+  %req, %visible = shardq.expand_rows %start, %lens to %rows
+      : (tensor<?xi32>, tensor<?xi32>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %out = shardq.sparse_mla q(%q) kv(%kv) slots(%slots) rows(%req) {scale = 1.0 : f32}
+      : (tensor<?x4x8xbf16>, tensor<?x8xbf16>, tensor<?x16xi32>, tensor<?xi32>) -> tensor<?x4x8xbf16>
+  return %out : tensor<?x4x8xbf16>
+}

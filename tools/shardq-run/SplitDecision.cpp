@@ -74,9 +74,12 @@ static CountChunkRowsOp getChunkGate(scf::IfOp branch) {
 /// Whether ranks exchange rows of chunks only where there are any.
 static bool areChunksGated(ModuleOp module) {
   return module
-      .walk([](scf::IfOp branch) {
-        return getChunkGate(branch) ? WalkResult::interrupt()
-                                    : WalkResult::advance();
+      .walk([](GatherRowsOp gather) {
+        for (Operation *op = gather;
+             auto branch = op->getParentOfType<scf::IfOp>(); op = branch)
+          if (getChunkGate(branch))
+            return WalkResult::interrupt();
+        return WalkResult::advance();
       })
       .wasInterrupted();
 }
@@ -105,13 +108,16 @@ static int64_t countWholeRows(Value rows, const Step &step,
   if (isTooLarge(step, options) && areBeforeChunks(rows) &&
       areChunksGated(rows.getParentRegion()->getParentOfType<ModuleOp>()))
     return step.getNumRows();
-  auto bound = rows.getDefiningOp<arith::SelectOp>();
-  auto gate = bound ? bound.getCondition().getDefiningOp<GatherGateOp>()
-                    : GatherGateOp();
-  auto blocks =
-      gate ? gate.getCount().getDefiningOp<GatherBlocksOp>() : GatherBlocksOp();
-  if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
-    return step.getNumRows();
+  // Choices by whether rows fit, which are looked at above, and whether keys
+  // do.
+  while (auto bound = rows.getDefiningOp<arith::SelectOp>()) {
+    auto gate = bound.getCondition().getDefiningOp<GatherGateOp>();
+    rows = gate ? bound.getTrueValue() : bound.getFalseValue();
+    auto blocks = gate ? gate.getCount().getDefiningOp<GatherBlocksOp>()
+                       : GatherBlocksOp();
+    if (blocks && !fitsGather(gate, blocks.getInterleave(), step, options))
+      return step.getNumRows();
+  }
   return step.getDecodeRows();
 }
 
