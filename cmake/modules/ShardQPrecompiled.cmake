@@ -5,9 +5,10 @@
 # up in what is precompiled: no two checkouts would share objects in a ccache. Here
 # nothing is named but what is installed, so the file is the same in all of them.
 
-# Flags of several configurations at once are not the same.
+# Flags of several configurations at once are not the same, and the flag that takes
+# the file is clang's.
 get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
-if(is_multi_config)
+if(is_multi_config OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(SHARDQ_PRECOMPILED_HEADERS OFF)
 endif()
 

@@ -1,7 +1,9 @@
 // All trace steps are split over 8 ranks and open the gate at their full size:
 // the split and the gate alone, which is quick.
 
-// RUN: %python %S/Inputs/trace_steps.py %shardq_bin/bin/shardq-run %s %shardq_src/examples/steps %t
+// RUN: %python %S/Inputs/trace_steps.py %shardq_bin/bin/shardq-run %s %shardq_src/examples/steps %t | FileCheck %s
+// CHECK-COUNT-10: trace-{{[0-9]*}}.json: 8 ranks, at most {{[0-9]*}} rows
+// CHECK-NOT: trace-
 
 shardq.mesh @ranks ["tp" = 8]
 func.func @split(%query_start: tensor<?xi32>, %seq_lens: tensor<?xi32>, %rows: index)

@@ -25,3 +25,4 @@ for path in paths:
     ranks = len(offsets) - 1
     assert gate and offsets[0] == 0 and offsets[ranks] == 8192, (path, offsets)
     assert max(np.diff(offsets)) <= 8192 // ranks + 2 * requests, (path, offsets)
+    print(f"{os.path.basename(path)}: {ranks} ranks, at most {max(np.diff(offsets))} rows")
